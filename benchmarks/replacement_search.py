@@ -109,7 +109,7 @@ def fresh_seeds(
     model, size = trainer.network.model, trainer.preprocessing.size
     images = torch.zeros(2, 3, *size)
     fixed = select_blocks(conv_blocks(model, images), "alternate")
-    log = SearchLog(job.folder / "fresh_seeds.jsonl", model, {"recipe": as_yaml(recipe)})
+    log = SearchLog(job.folder / "fresh_seeds.json", model, {"recipe": as_yaml(recipe)})
     values = {}
     networks = {"CNN": (), "search": chosen, "fixed rule": fixed}
     if not chosen:

@@ -46,7 +46,7 @@ for name in study:
     )
 
 # %% [markdown]
-# The difference of the two networks in high minus low frequencies decides claim C7.
+# The difference of the two networks in high minus low frequencies, to compare with claim C7.
 
 # %%
 for row in study.table():

@@ -119,10 +119,10 @@ def study_file(folder):
 
 
 def search(folder):
-    log = use_search(folder / "search.jsonl")
+    log = use_search(folder / "search.json")
     log.append(("layer3.1",), 0, 0.5)
     log.append(("layer3.1", "layer3.0"), 1, 0.25)
-    return folder / "search.jsonl"
+    return folder / "search.json"
 
 
 def use_search(path):

@@ -9,7 +9,6 @@ from sphinx.application import Sphinx
 
 from generators import (
     benchmarks,
-    claims,
     commands,
     gallery,
     links,
@@ -19,7 +18,7 @@ from generators import (
     run,
 )
 
-GENERATORS = (commands, public_names, benchmarks, project_pages, gallery, claims)
+GENERATORS = (commands, public_names, benchmarks, project_pages, gallery)
 
 
 def write_pages(app: Sphinx) -> None:

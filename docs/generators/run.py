@@ -1,4 +1,4 @@
-"""The studies whose figures and verdicts the site shows; the same call resumes them.
+"""The studies whose figures the site shows; the same call resumes them.
 
 They are small, so that the site is built in minutes: shipped networks on few images.
 """

@@ -206,7 +206,6 @@ from visprism.analyses.predictions.temperature import temperature as temperature
 # Results: the base, and what a new type is made of; `vp.results` has every type.
 from visprism import results as results
 from visprism.estimates.answers import Answer as Answer
-from visprism.table.kinds import replicate_by_kind as replicate_by_kind
 from visprism.table.result import ColumnInfo as ColumnInfo
 from visprism.table.result import Result as Result
 from visprism.table.result import Texts as Texts
@@ -218,7 +217,6 @@ from visprism.estimates.findings import Finding as Finding
 from visprism.table.shapes import BlockMatrix as BlockMatrix
 from visprism.table.shapes import Curve as Curve
 from visprism.table.shapes import Pictures as Pictures
-from visprism.table.shapes import QuantilesPerBlock as QuantilesPerBlock
 from visprism.table.shapes import ScalarPerBlock as ScalarPerBlock
 from visprism.table.shapes import SeriesPerBlock as SeriesPerBlock
 from visprism.table.shapes import Surface as Surface

@@ -186,7 +186,7 @@ class _InterruptionMode(TorchFunctionMode):
         self.number, self.at = 0, at
 
     def __torch_function__(self, func, types, args=(), kwargs=None) -> Any:  # noqa: ANN001
-        if func != _SET_DATA:  # restores models, and signals wait while it does
+        if func != _SET_DATA:  # restores models, in microseconds
             self.number += 1
             if self.number == self.at:
                 raise KeyboardInterrupt

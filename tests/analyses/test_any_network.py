@@ -119,13 +119,6 @@ def test_the_curvature_of_any_network_in_training(network):
     assert np.isfinite(result.eigenvalue).all()
 
 
-@pytest.mark.parametrize("network", ["swin", "hugging face vit"])
-def test_every_head_has_a_fourier_plane(network):
-    analysis = vp.ANALYSES["fourier-plane"](maps="heads")
-    heads = sum(attention.geometry.heads for attention in vp.attentions(built(network)))
-    assert len(analysis(built(network), labeled_images()).pictures()) == heads
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("network", [name for name in NETWORKS if name != "headless vit"])
 def test_attacks_and_ablations_work_on_any_network(network):

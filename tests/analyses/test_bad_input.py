@@ -19,7 +19,6 @@ WAY = vp.Preprocessing((32, 32), mean=(0.0,) * 3, std=(1.0,) * 3)
     ("analysis", "options", "data", "sentence"),
     [
         ("attention", {}, LABELED, "no attention whose weights can be read"),
-        ("fourier-plane", {"maps": "heads"}, LABELED, "no attention whose weights can be read"),
         ("ablation", {"parts": ("tokens",)}, LABELED, "has no class tokens or registers"),
         ("branch-transfer", {}, LABELED, "no residual branch with an identity"),
         ("calibration", {}, [IMAGES], "no labels in"),

@@ -107,11 +107,11 @@ def test_the_form_as_it_is_plans_starts_resumes_and_completes(app, page):
     """Nothing is changed: analyses that do not apply are skipped, and nothing fails."""
     page.goto(app.address)
     page.wait_for_selector("form[data-ready]")
-    page.click("#plan")
-    page.wait_for_selector("#planned pre")
-    assert "frequency-noise" in page.inner_text("#planned pre")
     page.click("button[type=submit]")
     page.wait_for_selector("#study")
+    page.wait_for_selector("#plan-lines pre")  # is visible, beside the button that cancels
+    assert "frequency-noise" in page.inner_text("#plan-lines pre")
+    assert page.is_visible("#cancel")
     page.wait_for_function(
         "() => document.querySelector('#finished ul').textContent.includes('anatomy of')"
     )

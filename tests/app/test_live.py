@@ -1,26 +1,23 @@
 """Live panels give what the measurements of the package give."""
 
-import asyncio
 import base64
 import io
 import threading
-from functools import partial
+import time
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 
 import numpy as np
 import pytest
 import torch
 from app_cases import RESNET, VIT
 from PIL import Image
-from starlette.exceptions import HTTPException
 
 import visprism as vp
 from visprism.analyses.attention.attention_maps import rollouts
 from visprism.analyses.features.receptive_field import receptive_map
-from visprism.app.library import BusyError
 from visprism.app.live.panels import PANELS
 from visprism.app.live.pool import Pool
-from visprism.app.live.worker import Worker
-from visprism.app.server import while_connected
 from visprism.app.settings import Limits, Settings
 
 
@@ -164,53 +161,20 @@ def test_a_class_token_is_offered_where_there_is_one(ask, name, has):
     assert all(attention["others"] is has for attention in info["attentions"])
 
 
-def test_calls_come_in_turn_a_full_queue_is_busy_and_one_that_is_left_is_dropped():
-    calls, gate = [], threading.Event()
+def test_panels_are_computed_one_at_a_time(ask, monkeypatch):
+    taken = threading.Lock()
 
-    def slow(name):
-        gate.wait(10)
-        calls.append(name)
-        return name
+    def panel(_, values):
+        with suppress(RuntimeError):  # release of a lock that is not held
+            alone = taken.acquire(blocking=False)
+            time.sleep(0.05)
+            taken.release()
+        return {"number": values["number"], "alone": alone}
 
-    async def ask_all():
-        worker = Worker(3)
-        names = ["running", "left", "waiting"]
-        tasks = [asyncio.ensure_future(worker.answer(partial(slow, name))) for name in names]
-        await asyncio.sleep(0.05)
-        with pytest.raises(BusyError):
-            await worker.answer(partial(slow, "refused"))
-        tasks[1].cancel()
-        await asyncio.sleep(0.05)
-        gate.set()
-        answers = await asyncio.gather(tasks[0], tasks[2])
-        worker.close()
-        return answers
-
-    assert asyncio.run(ask_all()) == ["running", "waiting"]
-    assert calls == ["running", "waiting"]
-
-
-def test_work_ends_when_its_client_leaves():
-    ended = []
-
-    class Client:
-        async def is_disconnected(self):
-            return True
-
-    async def work():
-        try:
-            await asyncio.sleep(60)
-        except asyncio.CancelledError:
-            ended.append(True)
-            raise
-
-    async def leave():
-        with pytest.raises(HTTPException):
-            await while_connected(Client(), work())
-        await asyncio.sleep(0)
-
-    asyncio.run(leave())
-    assert ended == [True]
+    monkeypatch.setitem(PANELS, "slow", panel)
+    with ThreadPoolExecutor(4) as clients:
+        answers = clients.map(lambda number: ask("slow", RESNET, number=number), range(4))
+    assert list(answers) == [{"number": number, "alone": True} for number in range(4)]
 
 
 def test_the_pool_holds_a_model_once_and_drops_the_oldest(tmp_path):

@@ -53,7 +53,7 @@ def test_a_search_writes_its_log_figure_and_network_and_goes_on(tmp_path, capsys
     command += ["--set", "precision=fp32", "--out", str(out)]
     assert main(command) == 0
     names = {p.name for p in out.iterdir()}
-    assert {"search.jsonl", "search.npz", "search.png", "alternet.safetensors"} <= names
+    assert {"search.json", "search.npz", "search.png", "alternet.safetensors"} <= names
     search = Result.load(out / "search.npz")
     assert isinstance(search, ReplacementSearch)
     assert search.provenance.images == 20 - 10  # one of each class is held out

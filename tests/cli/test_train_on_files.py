@@ -76,7 +76,7 @@ def test_ctrl_c_keeps_what_there_is_and_says_how_to_go_on(photos, tmp_path):
                 moment = next(moments)
         assert process.wait(timeout=60) == 0, "".join(said)
         assert process.stdout.read() == "[130, 130]\n"
-    state, log = run / "last.ckpt", searched / "search.jsonl"
+    state, log = run / "last.ckpt", searched / "search.json"
     messages = [line for line in said if "interrupted" in line]
     assert messages == [
         f"visprism: interrupted; saved {state}; the same command with --resume resumes\n",
@@ -85,4 +85,4 @@ def test_ctrl_c_keeps_what_there_is_and_says_how_to_go_on(photos, tmp_path):
     assert "Traceback" not in "".join(said)
     assert valid_checkpoint(run) == state
     assert read_checkpoint(run)["step"] % STEPS == 0
-    assert len(log.read_text().splitlines()) == 2  # which search it is, and the first seed
+    assert len(json.loads(log.read_text())["values"]) == 1  # of the first seed

@@ -80,8 +80,6 @@ def test_follows_the_paper_s_rule(model, images):
     said = [str(finding) for finding in search.findings()]
     assert "2 MSA blocks selected (layer1.1, layer2.2) in 3 candidates" in said[0]
     assert "with 2 new seeds, validation accuracy 50.0% of the CNN and 65.0%" in said[1]
-    (answer,) = search.answers()
-    assert (answer.claim, answer.verdict, answer.over) == ("C11", "supports", "seeds")
 
 
 @pytest.mark.slow
@@ -93,7 +91,6 @@ def test_a_gain_within_the_noise_is_not_kept(model, images):
     assert quiet.best == ("layer2.2",)
     assert noisy.best == ()
     assert "significantly: 0 of 2 candidates selected" in str(noisy.findings()[0])
-    assert noisy.answers() == ()
     assert set(noisy.phase) == {"search"}  # nothing to confirm
 
 
@@ -117,7 +114,7 @@ def test_the_interval_of_the_confirmation_covers_the_gain_that_selection_overest
     """Of 8 candidates with a gain of 1 point, the one with the largest gain is selected."""
     generator = np.random.default_rng(1)
     covered, searched, trials, seeds, gain = 0, [], 600, 5, 0.01
-    rows = {name: np.arange(2).repeat(seeds) for name in ("candidate", "msas", "stage")}
+    rows = {name: np.arange(2).repeat(seeds) for name in ("candidate", "msas")}
     for _ in range(trials):
         noise = 0.01 * generator.standard_normal((10, seeds))
         gains = gain + noise[1:9] - noise[0]
@@ -127,7 +124,6 @@ def test_the_interval_of_the_confirmation_covers_the_gain_that_selection_overest
             **rows,
             added=np.array([""] * seeds + ["a"] * seeds),
             placement=np.array([""] * seeds + ["a"] * seeds),
-            parameters=np.ones(2 * seeds),
             seed=np.tile(np.arange(seeds), 2),
             accuracy=np.concatenate(fresh),
             selected=np.ones(2 * seeds, dtype=bool),
@@ -142,27 +138,26 @@ def test_the_interval_of_the_confirmation_covers_the_gain_that_selection_overest
 
 @pytest.mark.slow
 def test_an_interrupted_search_goes_on_where_it_ended(model, images, tmp_path):
-    log = tmp_path / "search.jsonl"
+    log = tmp_path / "search.json"
     uninterrupted = search_replacements(model, images, Trainer(GOOD), repeats=2)
     first = Trainer(GOOD, die_after=5)
     with pytest.raises(KeyboardInterrupt):
         search_replacements(model, images, first, repeats=2, log=log)
-    with log.open("a") as file:
-        file.write('{"placement": ["layer2.')  # what a crash leaves
+    assert len(json.loads(log.read_text())["values"]) == 5
     second = Trainer(GOOD)
     resumed = search_replacements(model, images, second, repeats=2, log=log)
     assert len(first.trained) + len(second.trained) == 12
     for name in ("placement", "seed", "accuracy", "selected"):
         np.testing.assert_array_equal(getattr(resumed, name), getattr(uninterrupted, name))
-    assert len([json.loads(line) for line in log.read_text().splitlines()]) == 13
+    assert len(json.loads(log.read_text())["values"]) == 12
 
 
 def test_refuses_the_log_of_another_search(model, images, tmp_path):
-    log = tmp_path / "search.jsonl"
+    log = tmp_path / "search.json"
     with pytest.raises(KeyboardInterrupt):
         search_replacements(model, images, Trainer({}, die_after=1), repeats=2, log=log)
     with pytest.raises(InputError, match=r"another search \(different head_dim\)"):
         search_replacements(model, images, Trainer({}), repeats=2, log=log, head_dim=32)
     log.write_text("nothing of ours\n")
-    with pytest.raises(InputError, match="is not the log of a search"):
+    with pytest.raises(InputError, match="must be the log of a search"):
         search_replacements(model, images, Trainer({}), repeats=2, log=log)

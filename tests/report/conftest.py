@@ -56,12 +56,9 @@ class Norms(Result):
         value = float(self.norm[-1])
         if not np.isfinite(value):
             return ()
-        verdict = "supports" if value < 0 else "contradicts"
         limits = value - 0.5, value + 0.5
         return (
-            Answer(
-                "Do norms fall?", "norm at the end", value, *limits, claim="C6", verdict=verdict
-            ),
+            Answer("Do norms fall?", "norm at the end", value, *limits),
             Answer(
                 "How bright?",
                 "brightness",

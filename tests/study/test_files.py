@@ -3,9 +3,11 @@
 import json
 from dataclasses import replace
 from hashlib import blake2b
+from xml.etree import ElementTree
 
 import numpy as np
 import pytest
+from internals import DASH
 
 from visprism import Failure, Finished, InputError, Study, examine
 
@@ -26,6 +28,18 @@ def test_a_saved_study_is_loaded_bit_for_bit(study, tmp_path):
     assert origins[0] == origins[1]
     assert loaded.lines() == study.lines()
     assert loaded.to_markdown() == study.to_markdown()
+
+
+def test_in_a_notebook_a_study_is_its_glance_as_a_table_and_what_is_missing(net, loader):
+    models = {"<one>": net(), "other": net(1)}
+    study = examine(models, loader, analyses=["calibration", "attention"])
+    table, _, rest = study._repr_html_().partition("<p>")
+    head, *rows = ([cell.text for cell in row] for row in ElementTree.fromstring(table))
+    assert head[1:3] == list(models)
+    for line, (label, *cells) in zip(study.glance(), rows, strict=True):
+        assert label == line.label
+        assert cells[:2] == [line.cells.get(name, DASH) for name in models]
+    assert rest.count("not measured: attention of") == 2
 
 
 def test_a_saved_study_is_resumed_without_measuring(net, loader, brightness, study, tmp_path):

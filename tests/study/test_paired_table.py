@@ -5,14 +5,13 @@ import math
 import numpy as np
 import pytest
 import torch
-from internals import Difference, Row, comparison_rows, error_consistency, mean
+from internals import Difference, Row, comparison_rows, error_consistency
 from timm.models import VisionTransformer
 
 from visprism import Answer, Provenance, Result, examine
 from visprism.core.statistics import mean_interval
-from visprism.results import FrequencyContrasts, Outcomes
-
-CONTRAST = FrequencyContrasts.estimates()["contrast"].label
+from visprism.estimates import questions
+from visprism.results import Outcomes
 
 
 def network(seed):
@@ -53,45 +52,6 @@ def test_of_many_differences_the_ends_are_those_of_known_numbers():
     assert text.endswith("3 of 3 with an interval significant, not adjusted for 3 comparisons")
 
 
-def contrasts(mixing, *, high, seed=0):
-    """Drops at high minus low frequencies of one model under both noises, of 200 images."""
-    lost = np.zeros((200, 2))
-    lost[np.random.default_rng(seed).permutation(200)[: int(200 * high)], 0] = 1.0
-    lost[:, 1] = 1 - lost[:, 0]  # the paper's noise, which is of other energy, says the reverse
-    rows = FrequencyContrasts(
-        noise=np.array(["equal energy", "paper"]), contrast=mean(lost),
-        mixing=mixing, provenance=Provenance(images=200),
-    )  # fmt: skip
-    return [rows]
-
-
-@pytest.mark.parametrize(
-    ("first", "second", "verdict"),
-    [
-        (("conv", 0.2), ("attention", 0.6), "contradicts"),
-        (("conv", 0.6), ("attention", 0.2), "supports"),
-        (("attention", 0.2), ("conv", 0.6), "supports"),  # in either order
-        (("conv", 0.4), ("attention", 0.4), "undecided"),
-        (("conv", 0.2), ("conv", 0.6), ""),
-        (("conv", 0.2), ("", 0.6), ""),  # of neither kind, or at chance
-    ],
-)
-def test_claim_c7_is_decided_by_high_minus_low_frequencies_of_equal_energy(
-    first, second, verdict
-):
-    results = {
-        name: contrasts(mixing, high=high, seed=seed)
-        for seed, (name, (mixing, high)) in enumerate({"a": first, "b": second}.items())
-    }
-    row, paper = comparison_rows(results)
-    assert CONTRAST in row.quantity
-    assert (row.difference.verdict, paper.difference.verdict) == (verdict, "")
-    text = row.difference_text()
-    assert " points [" in text
-    assert text.endswith("claim C7)") if verdict else "C7" not in text
-    assert not row.of_trained(["b"]).differences  # of correct predictions
-
-
 @pytest.mark.parametrize("in_pixels", [True, False])
 def test_pixels_of_images_of_different_sizes_are_not_compared(in_pixels):
     def results(side, value):
@@ -110,11 +70,14 @@ def test_pixels_of_images_of_different_sizes_are_not_compared(in_pixels):
         assert other.difference.value == pytest.approx(2)
 
 
-def test_a_model_with_random_weights_has_no_verdict():
-    answer = Answer("Low-pass?", "change", -1.0, claim="C6", verdict="supports")
-    row = Row("Low-pass?", "change", "", dict.fromkeys("ab", answer), {})
-    cells = row.of_trained(["b"]).cells
-    assert (cells["a"].verdict, cells["b"].verdict) == ("supports", "")
+@pytest.mark.parametrize("question", [questions.NOISE, questions.FILTERS])
+def test_random_weights_have_no_answer_about_correct_predictions(question):
+    answer = Answer(question.text, "change", -1.0, by_unit=np.arange(40.0))
+    made = type("Answering", (Result,), {"answers": lambda _: (answer,)})
+    (row,) = comparison_rows({"a": [made()], "b": [made()]})
+    kept = row.of_trained(["b"])
+    assert [*kept.cells] == ["a", "b"][: 2 - question.of_labels]
+    assert bool(kept.differences) is not question.of_labels
 
 
 IMAGES = torch.rand(32, 3, 32, 32, generator=torch.Generator().manual_seed(5))

@@ -2,7 +2,6 @@
 
 import itertools
 import json
-import sys
 import time
 from dataclasses import dataclass, replace
 
@@ -155,20 +154,20 @@ def test_a_study_keeps_its_sizes_when_a_larger_model_joins(net, loader, brightne
 
 
 class Wide(nn.Module):
-    """Takes 2 MiB for each image, and 4 MiB of weights."""
+    """Takes 2 MiB for each image, and 16 MiB of weights."""
 
     def __init__(self):
         super().__init__()
         self.conv = nn.Conv2d(3, 4, 3)
-        self.weight = nn.Parameter(torch.zeros(2**20))
+        self.weight = nn.Parameter(torch.zeros(2**22))
 
     def forward(self, x):
         wide = x.new_ones(len(x), 2**19)
         return self.conv(x).mean((2, 3)) + wide.mean(1, keepdim=True)
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="only Linux reports the peak")
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs CUDA")
 def test_the_peak_memory_is_that_of_a_batch_with_the_weights():
-    study = vp.examine(Wide().eval(), [torch.rand(16, 3, 8, 8)], analyses="anatomy")
+    study = vp.examine(Wide().eval().cuda(), [torch.rand(16, 3, 8, 8)], analyses="anatomy")
     memory = study.header["speed"]["Wide"]["memory"]
-    assert memory == pytest.approx((16 * 2 + 4) * 2**20, rel=0.05)
+    assert memory == pytest.approx((16 * 2 + 16) * 2**20, rel=0.2)

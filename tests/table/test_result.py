@@ -132,8 +132,8 @@ def test_every_built_in_type_loads_in_a_fresh_process(tmp_path):
     path = tmp_path / "values.npz"
     zeros = np.zeros(3)
     ReceptiveMaps(
-        block=np.array(["stem"] * 3),
-        **dict.fromkeys(["depth", "row", "column", "share", "relative"], zeros),
+        picture=np.array(["stem"] * 3),
+        **dict.fromkeys(["row", "column", "relative"], zeros),
     ).save(path)
     code = "from visprism.table.result import Result, result_types\n"
     code += f"print(Result.load({str(path)!r}), *sorted(result_types()))"

@@ -14,7 +14,6 @@ from visprism import (
     BlockMatrix,
     Curve,
     Pictures,
-    QuantilesPerBlock,
     Result,
     ScalarPerBlock,
     SeriesPerBlock,
@@ -43,16 +42,6 @@ class Norms(ScalarPerBlock):
     value_name: ClassVar[str] = "norm"
     norm: Estimated = estimate("Token norm", "px", "mean norm")
     spread: np.ndarray = column("Spread", "px", "over images")
-
-
-@result_type("test-grouped-quantiles")
-class GroupedQuantiles(QuantilesPerBlock):
-    """Quantiles of the norms of two groups of tokens."""
-
-    value_name: ClassVar[str] = "norm"
-    series_name: ClassVar[str] = "tokens"
-    tokens: Texts = column("Tokens")
-    norm: np.ndarray = column("Token norm")
 
 
 @result_type("test-series")
@@ -145,16 +134,6 @@ def kernels():
     )
 
 
-def grouped_quantiles():
-    rows = np.tile(np.repeat(np.arange(3), 3), 2)
-    return GroupedQuantiles(
-        **{name: values[rows] for name, values in BLOCKS.items()},
-        probability=np.tile([0.05, 0.5, 0.95], 6),
-        tokens=np.repeat(["grid", "class"], 9),
-        norm=np.tile([1.0, 2.0, 4.0], 6) * np.repeat([1.0, 10.0], 9),
-    )
-
-
 def accuracies():
     rows = np.tile(np.arange(3), 2)
     return Accuracies(
@@ -167,8 +146,6 @@ def accuracies():
 SENTENCES = {
     norms: "token norm 1 [0.804, 1.2] px at stem, 2 [1.8, 2.2] px at b; largest of 3 blocks: 3 "
     "px at a; intervals over images",
-    grouped_quantiles: "grid: token norm, median: 2 at stem (5% to 95% quantile: 1 to 4), 2 at "
-    "b (5% to 95% quantile: 1 to 4)",
     accuracies: "k-NN: accuracy 0.1 [-0.096, 0.296] at stem, 0.4 [0.204, 0.596] at b; largest "
     "of 3 blocks: 0.5 [0.304, 0.696] at a, interval not adjusted for this selection; intervals "
     "over images",
@@ -213,11 +190,10 @@ def test_a_figure_shows_the_values():
     curves = plot(decay(), Figure().subplots()).lines
     assert [line.get_xdata().tolist() for line in curves] == [[0, 1, 2]] * 2
     assert curves[1].get_ydata().tolist() == [0.9, 0.4, 0.2]
-    groups = plot(grouped_quantiles(), Figure().subplots())
-    assert [line.get_ydata().tolist() for line in groups.lines] == [[2] * 3, [20] * 3]
-    assert [text.get_text() for text in groups.get_legend().get_texts()] == ["grid", "class"]
-    series = plot(accuracies(), Figure().subplots()).containers
-    assert [c.lines[0].get_ydata().tolist() for c in series] == [[0.1, 0.5, 0.4], [0.2, 0.9]]
+    ax = plot(accuracies(), Figure().subplots())
+    assert [text.get_text() for text in ax.get_legend().get_texts()] == ["k-NN", "ridge"]
+    lines = [c.lines[0].get_ydata().tolist() for c in ax.containers]
+    assert lines == [[0.1, 0.5, 0.4], [0.2, 0.9]]
     image = plot(overlaps(), Figure().subplots()).images[0]
     np.testing.assert_array_equal(image.get_array(), overlaps().overlap.reshape(3, 3))
     assert [i.get_array().tolist() for i in plot(kernels(), Figure().subplots()).images] == [

@@ -8,7 +8,7 @@ import torch
 from internals import has_unused_parameters, read_state_dict
 from torch import nn
 
-from visprism import fit
+from visprism import InputError, fit
 
 
 @pytest.mark.parametrize("steps", [3, 8])  # 8 images, and 4 of the last batch
@@ -20,6 +20,12 @@ def test_accumulated_gradients_make_the_update_of_the_full_batch(
     other = fit(cut, make_feed(recipe), replace(recipe, grad_accum_steps=steps))
     torch.testing.assert_close(uncut.state_dict(), cut.state_dict(), rtol=0, atol=1e-5)
     np.testing.assert_allclose(one.train_loss, other.train_loss, rtol=1e-5)
+
+
+def test_one_image_is_too_few_for_batchnorm(make_model, make_feed, recipe):
+    model, alone = make_model(nn.BatchNorm1d(8)), replace(recipe, grad_accum_steps=8)
+    with pytest.raises(InputError, match="at least 2 images for BatchNorm: Expected more than"):
+        fit(model, make_feed(alone), alone)
 
 
 def test_the_moving_average_is_that_of_its_definition(make_model, make_feed, recipe, tmp_path):

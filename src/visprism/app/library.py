@@ -24,26 +24,20 @@ State = Literal["waiting", "running", "complete", "failed", "canceled"]
 ACTIVE = frozenset({"waiting", "running"})
 _PATIENCE = 10.0  # seconds that a canceled process has to end
 _HASTE = 1.5  # and where the app ends with it
-_PLANNING = 120.0  # seconds that a plan may take, even if its client has gone
 _LOOK = 2.0  # seconds between looks at a folder that a monitor writes to
 _LINE = 2**22  # bytes of the longest event
 _LONGEST = 300  # characters of a reason
 
 
-class BusyError(RuntimeError):
-    """Too many requests wait already."""
-
-
 @dataclass(eq=False)
 class Job:
-    """One study, or the plan of one, that runs in a separate process, and its state."""
+    """One study that runs in a separate process, and its state."""
 
     request: Named
-    folder: Path | None  # None: only the plan is made
+    folder: Path
     state: State = "waiting"
     reason: str = ""
     plan: list[str] = field(default_factory=list)
-    seconds: float | None = None  # expected
     finished: list[dict[str, Any]] = field(default_factory=list)
     failures: list[dict[str, Any]] = field(default_factory=list)
     started: dict[str, Any] | None = None  # the analysis that runs
@@ -61,8 +55,8 @@ class Job:
         )
         assert process.stdin is not None
         assert process.stdout is not None
-        folder = None if self.folder is None else str(self.folder)
-        line = msgspec.json.encode({"request": self.request, "folder": folder}) + b"\n"
+        values = {"request": self.request, "folder": str(self.folder)}
+        line = msgspec.json.encode(values) + b"\n"
         self._change(state="running")
         try:
             process.stdin.write(line)
@@ -103,7 +97,7 @@ class Job:
     def _record(self, event: str, values: dict[str, Any]) -> None:
         match event:
             case "planned":
-                self._change(plan=values["lines"], seconds=values["seconds"])
+                self._change(plan=values["lines"])
             case "started":
                 self._change(started=values, progress=None)
             case "finished":
@@ -116,7 +110,7 @@ class Job:
                 self._end(values["state"], values["reason"])
 
     def _end(self, state: State, reason: str = "") -> None:
-        if state == "failed" and self.folder is not None:
+        if state == "failed":
             with suppress(OutputError):  # no room, or no folder any more
                 write_text(self.folder / _FAILED, reason)
         self._change(state=state, reason=reason, started=None, progress=None)
@@ -147,24 +141,8 @@ class Library:
 
     settings: Settings
     jobs: dict[str, Job] = field(default_factory=dict)
-    _plans: set[Job] = field(default_factory=set)
     _tasks: set[asyncio.Task] = field(default_factory=set)
-    _study_turn: asyncio.Lock = field(default_factory=asyncio.Lock)
-    _plan_turn: asyncio.Lock = field(default_factory=asyncio.Lock)
-
-    async def plan(self, request: Named) -> Job:
-        """The plan of a study with its expected time; nothing is measured."""
-        self._check_room(self._plans)
-        job = Job(request, None)
-        self._plans.add(job)
-        try:
-            async with self._plan_turn:
-                await asyncio.wait_for(job.run(), _PLANNING)
-        except TimeoutError:
-            job._end("failed", f"the plan took longer than {_PLANNING:.0f} s")
-        finally:
-            self._plans.discard(job)
-        return job
+    _turn: asyncio.Lock = field(default_factory=asyncio.Lock)
 
     def start(self, values: Mapping[str, Any]) -> str:
         """Start a study in a new folder of the workspace; returns its name.
@@ -173,7 +151,6 @@ class Library:
         """
         form = stated(Form, values)
         request = named(form, self.settings)
-        self._check_room(self.jobs.values())
         names = {*self.settings.study_folders(), "uploads"}
         stem = slug(str(request.title))[:60].strip("-.") or "study"
         candidates = (stem, *(f"{stem}-{number}" for number in range(2, 1000)))
@@ -193,7 +170,6 @@ class Library:
             raise InputError(f"{name} must be a study of this app to be resumed")
         if self.state(name)["state"] in ACTIVE:
             raise InputError(f"{name} must have ended to be resumed, and it runs")
-        self._check_room(self.jobs.values())
         self._run(name, named(_form(folder), self.settings), folder)
 
     async def cancel(self, name: str) -> None:
@@ -205,8 +181,8 @@ class Library:
 
     async def close(self) -> None:
         """End every process."""
-        jobs = [*self._plans, *self.jobs.values()]
-        await asyncio.gather(*(job.cancel(_HASTE) for job in jobs if job.state in ACTIVE))
+        active = [job for job in self.jobs.values() if job.state in ACTIVE]
+        await asyncio.gather(*(job.cancel(_HASTE) for job in active))
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -257,15 +233,11 @@ class Library:
         """Whether the app made the folder of a study. Other folders are read only."""
         return folder not in self.settings.studies and (folder / REQUEST).is_file()
 
-    def _check_room(self, jobs: Any) -> None:
-        if sum(job.state == "waiting" for job in jobs) >= self.settings.limits.waiting:
-            raise BusyError
-
     def _run(self, name: str, request: Named, folder: Path) -> None:
         self.jobs[name] = job = Job(request, folder)
 
         async def in_turn() -> None:
-            async with self._study_turn:
+            async with self._turn:
                 if job.state in ACTIVE:
                     (folder / _FAILED).unlink(missing_ok=True)
                     await job.run()

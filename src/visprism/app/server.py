@@ -2,12 +2,13 @@
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Coroutine
+from collections.abc import AsyncIterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from functools import partial
 from importlib.resources import files
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
@@ -18,23 +19,19 @@ from starlette.responses import HTMLResponse, JSONResponse, Response, StreamingR
 from starlette.routing import Route
 from starlette.types import ASGIApp
 
-from visprism.app.forms import PRESETS, Form, catalog, named, stated
+from visprism.app.forms import PRESETS, catalog
 from visprism.app.guard import HOSTS, Guard, read_body, read_json
-from visprism.app.library import BusyError, Library
+from visprism.app.library import Library
 from visprism.app.live.panels import PANELS
 from visprism.app.live.pool import Pool
-from visprism.app.live.worker import Worker
 from visprism.app.renderer import Renderer
 from visprism.app.settings import Settings
 from visprism.app.uploads import store_checkpoint, store_image
 from visprism.core.errors import InputError, OutputError, printable
 from visprism.report.page import script_hashes, style_sheet, templates
 
-Value = TypeVar("Value")
-
 _REQUEST_SECONDS = 15.0  # for the body of a request that is no upload
 _HEARTBEAT = 15.0  # seconds between lines of a stream, by which a lost client is noticed
-_POLL = 0.25  # seconds between looks at whether a live panel still has its client
 _SCRIPTS = frozenset({"app.js", "live.js", "shared.js"})
 _REPORT_POLICY = (
     "default-src 'none'; style-src 'unsafe-inline'; img-src data: blob:; base-uri 'none'; "
@@ -44,12 +41,10 @@ _REPORT_POLICY = (
 
 async def _answer(request: Request, error: Exception) -> Response:
     """An error as one sentence: JSON for scripts, a page where a browser opens an address."""
-    status, headers = 400, {}
+    status = 400
     match error:
         case HTTPException():
             sentence, status = error.detail, error.status_code
-        case BusyError():
-            sentence, status, headers = "too many requests wait", 503, {"retry-after": "2"}
         case InputError() | OutputError():
             sentence = printable(str(error))
         case MemoryError():
@@ -59,13 +54,13 @@ async def _answer(request: Request, error: Exception) -> Response:
         case _:
             sentence, status = printable(f"{type(error).__name__}: {error}"), 500
     if "text/html" not in request.headers.get("accept", ""):
-        return JSONResponse({"error": sentence}, status, headers)
+        return JSONResponse({"error": sentence}, status)
     root = "/".join([".."] * (request.scope["path"].count("/") - 1)) or "."
     page = _page("error.html", root=root, sentence=sentence)
-    return HTMLResponse(page.body, status, headers)
+    return HTMLResponse(page.body, status)
 
 
-_ERRORS = (HTTPException, BusyError, InputError, OutputError, MemoryError, RecursionError)
+_ERRORS = (HTTPException, InputError, OutputError, MemoryError, RecursionError)
 
 
 class Server:
@@ -76,7 +71,7 @@ class Server:
         self.library = Library(settings)
         self.renderer = Renderer()
         self.pool = Pool(settings)
-        self.worker = Worker(settings.limits.waiting)
+        self._live = ThreadPoolExecutor(1, thread_name_prefix="live")  # one model at a time
 
     def app(self) -> ASGIApp:
         """The application, behind its guard."""
@@ -92,7 +87,6 @@ class Server:
             Route("/api/catalog", self.catalog),
             Route("/api/studies", self.studies),
             Route("/api/studies", self.start, methods=["POST"]),
-            Route("/api/plan", self.plan, methods=["POST"]),
             Route("/api/studies/{name}/events", self.events),
             Route("/api/studies/{name}/summary", self.summary),
             Route("/api/studies/{name}/{action}", self.act, methods=["POST"]),
@@ -115,7 +109,7 @@ class Server:
         finally:
             await self.library.close()
             self.renderer.close()
-            self.worker.close()
+            self._live.shutdown(wait=False, cancel_futures=True)
 
     async def home(self, request: Request) -> Response:
         """Studies, and the form of a new one."""
@@ -200,15 +194,6 @@ class Server:
         form = await self._json(request)
         return JSONResponse({"name": self.library.start(form)}, 201)
 
-    async def plan(self, request: Request) -> Response:
-        """The plan of a study, which takes some seconds."""
-        form = named(stated(Form, await self._json(request)), self.settings)
-        job = await self.library.plan(form)
-        if job.state != "complete":
-            raise InputError(job.reason or "the plan was canceled")
-        skipped = [f"{f['analysis']} of {f['model']}: {f['reason']}" for f in job.failures]
-        return JSONResponse({"lines": job.plan, "seconds": job.seconds, "skipped": skipped})
-
     async def act(self, request: Request) -> Response:
         """Cancel or resume a study."""
         name, action = request.path_params["name"], request.path_params["action"]
@@ -254,11 +239,12 @@ class Server:
         if name not in PANELS:
             raise HTTPException(404, "not found")
         values = await self._json(request)
-        answer = self.worker.answer(partial(self._panel, name, values))
-        return JSONResponse(await while_connected(request, answer))
+        panel = partial(self._panel, name, values)
+        loop = asyncio.get_running_loop()
+        return JSONResponse(await loop.run_in_executor(self._live, panel))
 
     def _panel(self, name: str, values: dict[str, Any]) -> dict[str, Any]:
-        """In the thread of the worker."""
+        """In the thread of live panels."""
         try:
             return PANELS[name](self.pool.specimen(values), values)
         except RuntimeError as error:  # of torch, such as lack of memory
@@ -273,22 +259,6 @@ class Server:
         if folder is None:
             raise HTTPException(404, "there is no such study")
         return folder
-
-
-async def while_connected(request: Request, work: Coroutine[Any, Any, Value]) -> Value:
-    """The value of `work`, which is canceled if the client leaves.
-
-    Raises:
-        HTTPException: if the client has left.
-    """
-    task = asyncio.ensure_future(work)
-    while True:
-        done, _ = await asyncio.wait([task], timeout=_POLL)
-        if done:
-            return task.result()
-        if await request.is_disconnected():
-            task.cancel()
-            raise HTTPException(499, "the client left")
 
 
 async def _stream(states: AsyncIterator[dict[str, Any]]) -> AsyncIterator[str]:

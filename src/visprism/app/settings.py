@@ -29,7 +29,6 @@ class Limits:
     images: int = 500  # of one uploaded set
     models: int = 8  # of a study
     minutes: float = 240.0  # of a study
-    waiting: int = 256  # live requests, and studies, that wait
     model_bytes: int = 512 * MIB  # weights of models that live panels hold
     live_images: int = 64  # of each data set
     memory_bytes: int = 6144 * MIB  # that the server may take beyond what it starts with

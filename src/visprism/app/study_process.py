@@ -23,10 +23,6 @@ _PATIENCE = 8.0  # seconds after which the process ends whatever it does
 Write = Callable[..., None]
 
 
-class PlanCompleteError(BaseException):
-    """Ends a study of which only the plan was asked for; no failure of an analysis."""
-
-
 def main() -> None:
     """Run the study of the first line of the input."""
     lines = os.fdopen(os.dup(sys.stdout.fileno()), "w", encoding="utf-8")
@@ -37,22 +33,21 @@ def main() -> None:
         lines.flush()
 
     values = json.loads(sys.stdin.readline())
-    _settle(measures=bool(values["folder"]))
+    _settle()
     threading.Thread(target=_end_with_input, daemon=True).start()
     with suppress(BrokenPipeError):
         _perform(values, write)
 
 
-def _settle(*, measures: bool) -> None:
+def _settle() -> None:
     """Leave the processor to live panels; a study may take more memory than the server."""
     if sys.platform == "win32":
         return
     import resource
 
     os.nice(_NICENESS)
-    if measures:
-        most = resource.getrlimit(resource.RLIMIT_AS)[1]
-        resource.setrlimit(resource.RLIMIT_AS, (most, most))
+    most = resource.getrlimit(resource.RLIMIT_AS)[1]
+    resource.setrlimit(resource.RLIMIT_AS, (most, most))
 
 
 def _end_with_input() -> None:
@@ -68,8 +63,6 @@ def _perform(values: dict[str, Any], write: Write) -> None:
 
     try:
         _examine(values, write)
-    except PlanCompleteError:
-        write("ended", state="complete", reason="")
     except KeyboardInterrupt:
         write("ended", state="canceled", reason="")
     except (InputError, OutputError, OSError) as error:
@@ -92,14 +85,11 @@ def _examine(values: dict[str, Any], write: Write) -> None:
     from visprism.study.examine import examine
 
     request = stated(Named, values["request"])
-    folder = Path(values["folder"]) if values["folder"] else None
 
     def listen(event: Event) -> None:
         match event:
             case Planned(plan, preparation):
-                write("planned", lines=[*preparation, *plan.lines()], seconds=plan.seconds)
-                if folder is None:
-                    raise PlanCompleteError
+                write("planned", lines=[*preparation, *plan.lines()])
             case Started(model, analyses, images, _, _):
                 write("started", model=model, analyses=list(analyses), images=images)
             case Finished(entry, resumed):
@@ -126,7 +116,7 @@ def _examine(values: dict[str, Any], write: Write) -> None:
         minutes=request.minutes,
         images=DataOptions(limit=request.limit),
         pretrained=request.pretrained,
-        out=folder,
+        out=Path(values["folder"]),
         run=Run(seed=request.seed, progress=progress, provenance=origin),
         listener=listen,
     )

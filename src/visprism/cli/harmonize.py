@@ -15,7 +15,6 @@ from visprism.core.options import check_used
 if TYPE_CHECKING:
     from torch import nn
 
-    from visprism.harmonize.blocks import Placement
     from visprism.harmonize.convert import MSAConfig
     from visprism.harmonize.replacement_search import ReplacementSearch
     from visprism.models.loading import LoadedModel
@@ -68,7 +67,7 @@ class Harmonize(Printing, Weights, Training):
         from visprism.core.processes import require_single_process
         from visprism.drawing.panel import panel
         from visprism.drawing.save import save_figure
-        from visprism.harmonize.alternet import save_alternet
+        from visprism.harmonize.alternet import placement_of, save_alternet
         from visprism.harmonize.blocks import conv_blocks, select_blocks
         from visprism.harmonize.convert import MSAConfig
         from visprism.harmonize.convert import harmonize_model as convert
@@ -81,7 +80,12 @@ class Harmonize(Printing, Weights, Training):
         msa = MSAConfig(heads, self.head_dim, self.window)
         search = None
         if self.search is None:
-            network, placement = self._network(), _placement(self.placement)
+            network, placement = self._network(), placement_of(self.placement.replace(",", "+"))
+            if not placement:
+                raise InputError(
+                    "placement must be alternate, end-of-stage, numbers or names of blocks, "
+                    f"got {self.placement!r}"
+                )
         else:
             search, network = self._searched(msa)
             placement = search.best
@@ -169,16 +173,3 @@ class Harmonize(Printing, Weights, Training):
 
 def _parameters(model: "nn.Module") -> int:
     return sum(parameter.numel() for parameter in model.parameters())
-
-
-def _placement(text: str) -> "Placement":
-    """A rule, numbers, or names of blocks."""
-    if text in {"alternate", "end-of-stage"}:
-        return text  # pyrefly: ignore (one of the rules)
-    parts = [part.strip() for part in text.split(",") if part.strip()]
-    if not parts:
-        raise InputError(
-            "placement must be alternate, end-of-stage, numbers or names of blocks, got "
-            f"{text!r}"
-        )
-    return tuple(map(int, parts)) if all(part.isdecimal() for part in parts) else tuple(parts)

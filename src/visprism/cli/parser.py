@@ -19,7 +19,7 @@ from typing import Any
 from visprism.cli import catalog, claims, harmonize, studies, study, system, train
 from visprism.cli.arguments import MEASURED, Command, add_arguments
 from visprism.cli.output import Parser, flags_of
-from visprism.cli.study_file import first_file, with_file
+from visprism.cli.study_file import first_file, words_of
 from visprism.core.errors import InputError
 from visprism.core.registry import suggestion
 
@@ -92,18 +92,19 @@ def parse(words: Sequence[str]) -> tuple[Command, list[str]]:
         root.parse_args(words)  # --help or --version, which end the process
         raise InputError("a command must be named. `visprism --help` lists them.")
     available[named].add(made[named])
-    file = first_file(words)
-    for action in made[named]._actions if file is not None else ():
-        action.required = not action.option_strings  # the file may state the others
-    parsed, extra = root.parse_known_args(words)
     flags = flags_of(made[named])
-    if extra:
-        flag = extra[0].partition("=")[0]
-        hint = suggestion(flag, flags) if flag.startswith("-") else _WORDS
-        raise InputError(f"unknown argument {flag!r}. {hint}")
-    values = {k: tuple(v) if isinstance(v, list) else v for k, v in vars(parsed).items()}
+    file = first_file(words)
     if file is not None:
-        values = with_file(file, made[named], values)
+        words = ["examine", *words_of(file), *words[2:]]
+    try:
+        parsed, extra = root.parse_known_args(words)
+        if extra:
+            flag = extra[0].partition("=")[0]
+            hint = suggestion(flag, flags) if flag.startswith("-") else _WORDS
+            raise InputError(f"unknown argument {flag!r}. {hint}")
+    except InputError as error:
+        raise InputError(f"{file}: {error}" if file is not None else str(error)) from error
+    values = {k: tuple(v) if isinstance(v, list) else v for k, v in vars(parsed).items()}
     return available[named].make(**values), flags
 
 

@@ -1,10 +1,8 @@
 """``visprism evolve``, ``merge`` and ``demo``: of trainings, of other studies, of examples."""
 
-import sys
-import time
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from visprism.cli.arguments import DATA, MODEL, REQUIRED, Computation, Seeded, argument
 from visprism.cli.study import EFFORT, Images, Output, StudyCommand
@@ -93,7 +91,7 @@ class Merge(Output):
                 f"{', '.join(held)}. Choose another folder."
             )
         study.save(self.out)
-        study.write_files(self.out, self.formats, footer=self.footer)
+        study.write_files(self.out, self.formats)
         return self.printed(study)
 
 
@@ -103,15 +101,10 @@ class Demo(StudyCommand, Seeded):
 
     group, epilog = "studies", ""
     out: Path = argument(Path("demo"), "output folder", "DIR")
-    train: bool = argument(
-        False,
-        "train the networks first, which takes about four minutes (default: use the weights "
-        "inside the package)",
-    )
     effort: Effort = argument("quick", EFFORT)
 
     def run(self) -> int:
-        """Examine the networks that ship trained, or that are trained before."""
+        """Examine the networks that ship trained."""
         return self.perform(self._examined)
 
     def _examined(self, run: "Run", listener: "Listener") -> "Study":
@@ -119,32 +112,15 @@ class Demo(StudyCommand, Seeded):
         from visprism.analyses.subjects import DataOptions
         from visprism.study.examine import examine
 
-        models, begin = dict(SHIPPED), self.begin
-        if self.train:
-            models, begin = _trained(self.out, run), time.monotonic()
-        deadline = self.deadline(begin, len(models), len(ANALYSES.chosen(None)))
+        deadline = self.deadline(self.begin, len(SHIPPED), len(ANALYSES.chosen(None)))
         return examine(
-            models,
+            SHIPPED,
             "shapes",
             effort=self.effort,
             minutes=self.minutes,
             images=DataOptions(limit=_DEMO_IMAGES, batch_size=32),
             out=self.out,
-            fresh=self.fresh or self.train,
+            fresh=self.fresh,
             run=replace(run, deadline=deadline),
             listener=listener,
         )
-
-
-def _trained(folder: Path, run: "Run") -> dict[str, Any]:
-    from visprism.cli.output import columns
-    from visprism.demo import trained_networks
-
-    networks = trained_networks(folder / "checkpoints", run=run)
-    rows = [
-        (n.name, f"{n.before:.1%}", f"{n.after:.1%}", n.images, f"{n.seconds:.0f} s")
-        for n in networks
-    ]
-    header = ["network", "accuracy before", "after", "training images", "time"]
-    print(columns(header, rows), file=sys.stderr)
-    return {n.name: n.network for n in networks}

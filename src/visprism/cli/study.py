@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 # What a time budget leaves for files: for the page and for the figures of each analysis of each
 # model, in seconds on two cores, and the largest part of the budget.
 _PAGE, _FIGURES, _FILES = 1.0, 0.2, 1 / 3
-_LABELED = re.compile(r"([^=?@:]+)=(.+)")  # as in ours=resnet20@FILE
+_LABELED = re.compile(r'(?s)(?:"(.*?)"|([^=?@:]+))=(.+)')  # ours=resnet20 or "lr=1"=resnet20
 EFFORT = (
     "how many images, and values of options that are not given: quick, standard (about ten "
     "times as long) or full (all images)"
@@ -110,7 +110,6 @@ class Output(Printing):
     formats: tuple[Literal["png", "svg", "pdf"], ...] = argument(
         ("svg",), "formats of figure files", "F,..."
     )
-    footer: bool = argument(False, "print the provenance below each figure")
 
     def printed(self, study: "Study") -> int:
         """Print what the study found; the exit code."""
@@ -163,9 +162,7 @@ class StudyCommand(Output):
                 status.show(str)  # nothing is left to measure
                 is_first = rank() == 0
                 if is_first:
-                    write_files(
-                        study, self.out, self.formats, footer=self.footer, progress=progress
-                    )
+                    write_files(study, self.out, self.formats, progress=progress)
         return self.printed(study) if is_first else exit_code(study)
 
     def deadline(self, begin: float, models: int, analyses: int) -> float | None:
@@ -180,7 +177,7 @@ class StudyCommand(Output):
 class _Models(Weights):
     """Which models, each by its own name or by a label."""
 
-    models: tuple[str, ...] | Mapping[str, str] = argument(
+    models: tuple[str, ...] = argument(
         REQUIRED, "models, see below, or LABEL=MODEL", "MODEL", positional=True
     )
     labels: tuple[str, ...] = argument(
@@ -195,17 +192,13 @@ class _Models(Weights):
 
     def labeled(self) -> Mapping[str, str] | list[str]:
         """The models, by their labels if they have any."""
-        models = self.models
-        if isinstance(models, Mapping):
-            if not self.labels:
-                return models
-            models = tuple(models.values())  # labels of the command line win
-        matches = [_LABELED.fullmatch(text) for text in models]
+        matches = [_LABELED.fullmatch(text) for text in self.models]
         if not self.labels and not any(matches):
-            return list(models)
-        named = {}
-        for place, (text, match) in enumerate(zip(models, matches, strict=True)):
-            label, model = match.groups() if match else (text, text)
+            return list(self.models)
+        named: dict[str, str] = {}
+        for place, (text, match) in enumerate(zip(self.models, matches, strict=True)):
+            quoted, plain, model = match.groups() if match else (text, "", text)
+            label = plain if quoted is None else quoted
             named[self.labels[place] if place < len(self.labels) else label] = model
         if len(named) < len(self.models) or len(self.labels) not in {0, len(self.models)}:
             raise InputError(

@@ -1,14 +1,11 @@
-"""Devices: where a model computes and in which precision, and signals meanwhile."""
+"""Devices: where a model computes and in which precision."""
 
 import importlib
 import os
-import signal
-import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
-from types import FrameType
 from typing import Any
 
 import torch
@@ -311,9 +308,8 @@ def _copied_to(model: nn.Module, device: torch.device) -> Iterator[None]:
             setattr(module, name, copies[id(tensor)])
         yield
     finally:
-        with delayed_interrupts():
-            for module, name, tensor in places:
-                setattr(module, name, tensor)
+        for module, name, tensor in places:
+            setattr(module, name, tensor)
 
 
 @contextmanager
@@ -330,14 +326,13 @@ def copied_buffers(model: nn.Module) -> Iterator[None]:
             buffers.update({name: buffer.clone() for name, buffer in kept.items()})
         yield
     finally:
-        with delayed_interrupts():
-            for tensor, data in tensors:
-                tensor.data = data
-            for buffers, before in zip(registered, names, strict=True):
-                # A forward may assign another tensor.
-                if any(buffers.get(name) is not tensor for name, tensor in before.items()):
-                    buffers.clear()
-                    buffers.update(before)
+        for tensor, data in tensors:
+            tensor.data = data
+        for buffers, before in zip(registered, names, strict=True):
+            # A forward may assign another tensor.
+            if any(buffers.get(name) is not tensor for name, tensor in before.items()):
+                buffers.clear()
+                buffers.update(before)
 
 
 CPU = Compute("cpu")
@@ -370,31 +365,3 @@ def on_cpu(tensors: Sequence[Tensor]) -> list[Tensor]:
             ):
                 moved[i] = part.view(tensors[i].shape)
     return moved
-
-
-_SIGNALS = (signal.SIGINT, signal.SIGTERM)
-
-
-@contextmanager
-def delayed_interrupts() -> Iterator[None]:
-    """Inside, SIGINT and SIGTERM wait; on exit they are handled as they would have been.
-
-    For the few assignments that restore a model: an exception between two of them would leave
-    a part of it changed. Threads other than the main one get no signals.
-    """
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    received: list[tuple[int, FrameType | None]] = []
-    before = {number: signal.getsignal(number) for number in _SIGNALS}
-    # Only functions of Python raise exceptions; the others end the process, or do nothing.
-    handlers = {number: handler for number, handler in before.items() if callable(handler)}
-    for number in handlers:
-        signal.signal(number, lambda n, frame: received.append((n, frame)))
-    try:
-        yield
-    finally:
-        for number, handler in handlers.items():
-            signal.signal(number, handler)
-        for number, frame in received:
-            handlers[signal.Signals(number)](number, frame)

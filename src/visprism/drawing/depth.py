@@ -9,7 +9,6 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
-from matplotlib.patheffects import withStroke
 from matplotlib.ticker import LogFormatter, MultipleLocator
 
 from visprism.drawing.color_bars import color_bar
@@ -82,22 +81,9 @@ def curves_of_blocks(ax: Axes, result: Any, x_name: str, quantity: str) -> None:
         ax.plot(x, y, color=color, linewidth=1.1, label=name, gid=gid)
 
 
-def spectra(ax: Axes, result: Any, quantity: str, *, first_kind: bool = False) -> None:
+def spectra(ax: Axes, result: Any, quantity: str) -> None:
     """A column against frequency, a curve per block; see `curves_of_blocks`."""
     curves_of_blocks(ax, result, "frequency", quantity)
-    if first_kind:
-        first = result.select(result.block == result.block[0])
-        ax.annotate(
-            str(first.kind[0]),
-            (first.frequency[-1], getattr(first, quantity)[-1]),
-            xytext=(-2, 2),
-            textcoords="offset points",
-            ha="right",
-            va="bottom",
-            fontsize="small",
-            color=DEPTH(float(first.depth[0])),
-            path_effects=[withStroke(linewidth=1.5, foreground="white")],
-        )
     ax.xaxis.set_major_locator(MultipleLocator(0.2))
     ax.set_xlim(0, max(1.0, result.frequency.max()))
 

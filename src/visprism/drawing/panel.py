@@ -12,7 +12,7 @@ from matplotlib.layout_engine import ConstrainedLayoutEngine
 from visprism.core.errors import InputError
 from visprism.drawing.registry import draw_on, frame_of, plot
 from visprism.drawing.style import model_axes, paper_style
-from visprism.drawing.text import describe, set_titles
+from visprism.drawing.text import caption, set_titles
 from visprism.table.result import Result
 
 MakeFigure = Callable[..., Figure]
@@ -22,7 +22,6 @@ def panel(
     results: Mapping[str, Result] | Sequence[Result],
     *,
     width: str | None = None,
-    footer: bool = False,
     **options: Any,
 ) -> Figure:
     """A figure of results of one type, one model each, for a paper.
@@ -36,10 +35,9 @@ def panel(
             titles are the models of the provenance.
         width: "column" for 3.3 inches and "page" for 6.9, as two-column venues have them;
             None for what the number of models asks for.
-        footer: whether the provenance is also printed below, in small type.
         **options: of the figure, as `plot` takes them.
     """
-    return _side_by_side(results, Figure, width, options, footer=footer)[0]
+    return _side_by_side(results, Figure, width, options)[0]
 
 
 # Dispatch is only on the class, which has no type arguments.
@@ -65,8 +63,6 @@ def _side_by_side(
     make_figure: MakeFigure,
     width: str | None,
     options: Mapping[str, Any],
-    *,
-    footer: bool = False,
 ) -> tuple[Figure, np.ndarray]:
     """The figure, and its axes in the order of the results."""
     if isinstance(results, Mapping):
@@ -106,5 +102,5 @@ def _side_by_side(
                 ax.set_xlabel("")
         set_titles(axes, names, width=0.8 * scale * frame.width)
         frame.key(figure, list(axes))
-        describe(figure, [r.provenance.sentence() for r in results], names, footer=footer)
+        figure.set_label(caption([r.provenance.sentence() for r in results], names))
     return figure, axes

@@ -6,6 +6,7 @@ from typing import Any, Literal
 
 import numpy as np
 from matplotlib.axes import Axes
+from matplotlib.colors import LogNorm, Normalize
 from matplotlib.figure import Figure
 from matplotlib.ticker import PercentFormatter
 
@@ -15,15 +16,14 @@ from visprism.drawing.depth import (
     against_depth,
     from_zero,
     kinds_key,
-    points,
 )
 from visprism.drawing.registry import figure
-from visprism.drawing.style import FAINT, KIND_COLORS, SIMILARITY, legend
+from visprism.drawing.style import KIND_COLORS, SIMILARITY, legend
+from visprism.drawing.text import title
 from visprism.table.shapes import (
     BlockMatrix,
     Curve,
     Pictures,
-    QuantilesPerBlock,
     ScalarPerBlock,
     SeriesPerBlock,
     Surface,
@@ -86,41 +86,6 @@ def _(result: SeriesPerBlock, ax: Axes, *, quantity: str = "") -> Axes:
 def _colored(series: dict[str, np.ndarray]) -> list[tuple[str, np.ndarray, str]]:
     palette = list(KIND_COLORS.values())[1:]
     return [(n, r, palette[i % len(palette)]) for i, (n, r) in enumerate(series.items())]
-
-
-def _kinds_without_legend(figure: Figure | Axes, axes: Sequence[Axes]) -> None:
-    """The kinds of block, unless the colors show several distributions."""
-    if not any(ax.get_legend() for ax in axes):
-        kinds_key(figure, axes)
-
-
-@figure(width=2.75, height=2.0, key=_kinds_without_legend, key_height=0.25)
-def _(result: QuantilesPerBlock, ax: Axes) -> Axes:
-    """The quantile nearest to the median against depth, and bands between pairs around it."""
-    series = _colored(result.series())
-    for name, chosen, color in series:
-        part = result.select(chosen)
-        levels = np.unique(part.probability)
-        rows = {p: part.select(part.probability == p) for p in levels.tolist()}
-        pairs = [(rows[a], rows[b]) for a, b in zip(levels, levels[::-1], strict=True)]
-        for below, above in pairs[: len(levels) // 2]:
-            ax.fill_between(
-                below.depth,
-                below.values,
-                above.values,
-                color=color if name else FAINT,
-                alpha=0.18,
-                linewidth=0,
-            )
-        median = rows[levels[np.argmin(abs(levels - 0.5))].item()]
-        if name:
-            ax.plot(median.depth, median.values, color=color, linewidth=1.1, label=name)
-        else:
-            points(ax, median, result.value_name)
-    if "" not in result.series():
-        legend(ax)
-    ax.set(xlim=(-0.02, 1.02), xlabel="Normalized depth", ylabel=result.value_info().heading)
-    return ax
 
 
 def value_bar(figure: Figure | Axes, axes: Sequence[Axes], **options: Any) -> None:
@@ -192,7 +157,15 @@ _PICTURE_BAR = partial(value_bar, pad=0.01)
 @figure(width=6.0, height=1.4, across=1, share=False, key=_PICTURE_BAR, key_width=0.65)
 def _(result: Pictures, ax: Axes) -> Axes:
     """The pictures side by side on one color scale, with their names below."""
-    ends = {"vmin": np.nanmin(result.values), "vmax": np.nanmax(result.values)}
-    heading = result.value_info().heading
-    side_by_side(ax, result.pictures(), cmap=SIMILARITY, label=heading, **ends)
+    pictures, log = result.pictures(), result.scale == "log"
+    most = np.nanmax(result.values)
+    least = 1e-4 * most if log else np.nanmin(result.values)
+    side_by_side(
+        ax,
+        pictures,
+        lambda name, _: title(name, width=6.0 / len(pictures), size=7),
+        cmap=SIMILARITY,
+        label=result.value_info().heading,
+        norm=(LogNorm if log else Normalize)(least, most, clip=log),
+    )
     return ax

@@ -1,21 +1,19 @@
-"""Text wrapped to a width: titles and captions."""
+"""Titles wrapped to a width, and the provenance of figures."""
 
 import re
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
 
 from matplotlib.axes import Axes
-from matplotlib.figure import Figure
 from matplotlib.font_manager import FontProperties
 from matplotlib.textpath import text_to_path
 
-from visprism.drawing.style import FAINT, FONTS
+from visprism.drawing.style import FONTS
 
 SEPARATOR = " · "
-_SMALL = 5.5  # points; the provenance
 
 
-@lru_cache(maxsize=10_000)  # figures of a report repeat their captions
+@lru_cache(maxsize=10_000)  # figures of a report repeat their titles
 def inches(text: str, size: float) -> float:
     """Width of one line of text in this project's type of `size` points."""
     font = FontProperties(family=FONTS, size=size)
@@ -51,16 +49,12 @@ def set_titles(axes: Iterable[Axes], names: Sequence[str], *, width: float) -> N
         ax.set_title(title(name, width=width, size=size), parse_math=False)
 
 
-def caption(
-    sentences: Sequence[str], names: Sequence[str], *, width: float, size: float
-) -> str:
+def caption(sentences: Sequence[str], names: Sequence[str]) -> str:
     """Provenance of several models: shared parts first, then each model's parts.
 
     Args:
         sentences: facts between dots, as `Provenance.sentence` gives them.
         names: of the models, as their titles show them.
-        width: of a line, in inches.
-        size: of the type, in points.
     """
     captions = [sentence.split(SEPARATOR) for sentence in sentences]
     shared = [fact for fact in captions[0] if all(fact in other for other in captions)]
@@ -71,19 +65,4 @@ def caption(
         if rest:
             particular.append(("" if named else f"{name}: ") + ", ".join(rest))
     common = [fact for fact in shared if fact not in names]
-    lines = [fill(group, SEPARATOR, width=width, size=size) for group in (common, particular)]
-    return "\n".join(line for line in lines if line)
-
-
-def describe(
-    figure: Figure, sentences: Sequence[str], names: Sequence[str], *, footer: bool
-) -> None:
-    """Give a figure its provenance, which its files hold, and print it below if asked for."""
-    width, height = figure.get_size_inches()
-    text = caption(sentences, names, width=width - 0.2, size=_SMALL)
-    figure.set_label(text.replace("\n", SEPARATOR))
-    if footer:
-        figure.set_figheight(height + (text.count("\n") + 1) * _SMALL * 1.3 / 72)
-        figure.supxlabel(
-            text, x=0.01, ha="left", fontsize=_SMALL, color=FAINT, parse_math=False
-        )
+    return SEPARATOR.join(common + particular)

@@ -26,11 +26,10 @@ from visprism.estimates.questions import Question
 from visprism.estimates.text import resolved
 
 POINTS = "percentage points"  # unit of a difference of two fractions
-# In the reading of an answer without a verdict.
+# In the reading of an answer that several measures decide.
 DISAGREE, ONE_MEASURE = "the measures disagree", "only one measure is significant"
 DIRECTION_PAIRS = "direction pairs"  # of a loss landscape
 FEWEST = {DIRECTION_PAIRS: 3}  # units for an interval; `FEWEST_VALUES` of others
-Verdict = Literal["", "supports", "contradicts", "undecided"]
 Average = Literal["arithmetic", "geometric"]
 # Interval of the difference of two models: from the mean of paired differences; from both
 # intervals and the correlation of the values by unit (Zou and Donner), 0 if they are
@@ -52,11 +51,6 @@ class Answer:
     high: float = nan
     unit: str = ""  # "%": fractions, shown as percent; POINTS: differences of two fractions
     over: str = ""  # what the interval is taken over: "images", "mini-batches", "seeds"
-    claim: str = ""  # "C6": the claim of the paper that the question belongs to
-    verdict: Verdict = ""  # about that claim
-    # Place that a claim about two models expects: the model with the lower place should have
-    # the lower value. NaN where the claim says nothing about the model.
-    place: float = nan
     # "geometric": exp(mean of logs) - 1, the relative change by the geometric mean of ratios
     average: Average = "arithmetic"
     missing: str = ""  # why there is no interval
@@ -128,7 +122,6 @@ class EstimateInfo:
     unit: str = ""  # "%": fractions, shown as percent; POINTS: differences of two fractions
     meaning: str = ""
     question: Question | None = None  # that it answers; None: it is only tabulated
-    claim: str = ""
     over: str = "images"
     average: Average = "arithmetic"
     in_pixels: bool = False
@@ -146,7 +139,7 @@ class EstimateInfo:
         numbers = (float(value), low, high)
         if self.average == "geometric":
             numbers = tuple(exp(number) - 1 for number in numbers)
-        same = ("unit", "over", "claim", "average", "in_pixels", "symbol", "comparison")
+        same = ("unit", "over", "average", "in_pixels", "symbol", "comparison")
         fields: dict[str, Any] = {name: getattr(self, name) for name in same} | {
             "quantity": ", ".join([self.label, *rows]),
             "measure": self.label if rows else "",

@@ -57,12 +57,6 @@ CODES: dict[str, Code] = {
         "An eigenvalue lies within the residual of the stated value, but its rank is not "
         "certain.",
     ),
-    "VP107": Code(
-        "The two references of the high-frequency amplitude disagree",
-        "note",
-        "The block changes the mean and the high frequencies differently: it is called "
-        "neither low-pass nor high-pass.",
-    ),
     "VP108": Code(
         "Dead channels",
         "note",

@@ -41,8 +41,6 @@ ACCURACY = Question(
     "The accuracy of {better} is {difference} points above the accuracy of {worse}.",
 )
 LIKELIHOOD = Question("How likely are the targets?", "accuracy")
-TRAINED_ACCURACY = Question("How accurate is the model after training?", "accuracy")
-GAIN = Question("Do MSA blocks raise the accuracy of the CNN?", "accuracy")
 
 CALIBRATION = Question(
     "Is the model calibrated?",

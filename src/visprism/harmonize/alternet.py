@@ -65,7 +65,7 @@ def alternet(
     model = harmonize_model(
         cnn.model,
         torch.zeros(2, 3, *cnn.preprocessing.size),
-        _placement(blocks),
+        placement_of(blocks),
         heads=_numbers(heads),
         head_dim=head_dim,
         window=window,
@@ -138,14 +138,14 @@ def _query(options: Mapping[str, Any]) -> str:
     return "&".join(f"{name}={value}" for name, value in options.items())
 
 
-def _placement(blocks: str | int) -> Placement:
+def placement_of(blocks: str | int) -> Placement:
     """A rule, numbers or names from text."""
     text = str(blocks)
     if text in _RULES:
         return text  # pyrefly: ignore (one of the rules)
     if text == "none":
         return ()
-    items = text.split("+")
+    items = [item.strip() for item in text.split("+")]
     if all(item.isdecimal() for item in items):
         return tuple(map(int, items))
     return tuple(filter(None, items))

@@ -8,8 +8,6 @@ from matplotlib.ticker import MaxNLocator, PercentFormatter
 
 from visprism.drawing.registry import figure
 from visprism.drawing.style import FAINT, STRIP, color_of, tip
-from visprism.estimates import questions
-from visprism.estimates.answers import POINTS, Answer, Verdict
 from visprism.estimates.findings import Finding
 from visprism.table.result import Result, Texts, column, result_type, scalar
 
@@ -41,8 +39,6 @@ class ReplacementSearch(Result):
     placement: Texts = column(
         "Replaced blocks", "", "names of all replaced blocks, separated by commas"
     )
-    stage: np.ndarray = column("Stage", "", "stage of the added block; 0 for the CNN")
-    parameters: np.ndarray = column("Parameters", "", "number of parameters")
     seed: np.ndarray = column("Seed", "", "seed of the training run")
     accuracy: np.ndarray = column(
         "Validation accuracy", "", "fraction of validation images classified correctly"
@@ -120,26 +116,6 @@ class ReplacementSearch(Result):
             f"with {count} new seeds, validation accuracy {means[0]:.1%} of the CNN and "
             f"{means[1]:.1%} of the selected network: {100 * gain:+.2g} percentage points "
             f"[{100 * low:.2g}, {100 * high:.2g}] (95% t interval over seeds){significant}"
-        )
-
-    def answers(self) -> tuple[Answer, ...]:
-        """The confirmed gain in accuracy of the selected network over the CNN."""
-        gain, low, high = self.confirmed_gain()
-        if not np.isfinite(gain):
-            return ()
-        verdict: Verdict = "supports" if low > 0 else "contradicts" if high < 0 else "undecided"
-        return (
-            Answer(
-                question=questions.GAIN.text,
-                quantity="validation accuracy, selected network minus CNN",
-                value=gain,
-                low=low,
-                high=high,
-                unit=POINTS,
-                over="seeds",
-                claim="C11",
-                verdict=verdict,
-            ),
         )
 
 

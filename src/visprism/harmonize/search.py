@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 from types import MappingProxyType
-from typing import Annotated, SupportsFloat
+from typing import Annotated, Any, SupportsFloat
 
 import msgspec
 import numpy as np
@@ -14,7 +14,7 @@ from torch import nn
 
 from visprism.anatomy.trace.forward import Images
 from visprism.core.errors import InputError
-from visprism.core.files import atomic_write, exists, not_written
+from visprism.core.files import exists, not_written, read_json, write_text
 from visprism.core.provenance import fingerprint
 from visprism.core.run import DEFAULT_RUN, Run
 from visprism.harmonize.blocks import conv_blocks
@@ -104,7 +104,7 @@ def search_replacements(
     msa = {"heads": heads, "head_dim": head_dim, "window": window}
     stored = SearchLog(log, model, {**msa, **settings})
 
-    def converted(names: Blocks, seed: int = 0) -> nn.Module:
+    def converted(names: Blocks, seed: int) -> nn.Module:
         return harmonize_model(
             model, images, names, heads=heads, head_dim=head_dim, window=window, seed=seed
         )
@@ -152,18 +152,12 @@ def search_replacements(
             for number, names in ((0, ()), (final, current))
             for seed, value in zip(new_seeds, accuracies(names, new_seeds), strict=True)
         ]
-    placements = dict.fromkeys(names for _, names, *_ in rows)
-    parameters = {
-        names: sum(p.numel() for p in converted(names).parameters()) for names in placements
-    }
     number, names, added, seed, value, significant, phase = zip(*rows, strict=True)
     return ReplacementSearch(
         candidate=np.array(number),
         msas=np.array([len(replaced) for replaced in names]),
         added=np.array(added),
         placement=np.array([",".join(replaced) for replaced in names]),
-        stage=np.array([stage_of.get(name, 0) for name in added]),
-        parameters=np.array([parameters[replaced] for replaced in names]),
         seed=np.array(seed),
         accuracy=np.array(value),
         selected=np.array(significant),
@@ -174,75 +168,65 @@ def search_replacements(
 
 
 class _Training(msgspec.Struct):
-    """A line of the log of a search."""
-
     placement: Blocks
     seed: int
     accuracy: Annotated[float, msgspec.Meta(ge=0, le=1)]
 
 
-class SearchLog:
-    """The accuracies of a search in a JSON Lines file, one line per training.
+class _Log(msgspec.Struct):
+    identity: dict[str, Any]
+    values: list[_Training]
 
-    The first line states the search: `model`, with which it starts, and `settings`, on which
-    the accuracies depend. A last line that a crash cut short is removed.
+
+class SearchLog:
+    """The accuracies of a search in a JSON file, which is written whole after each training.
+
+    Its identity is `model`, with which the search starts, and `settings`, on which the
+    accuracies depend.
     """
 
     def __init__(
         self, path: Path | str | None, model: nn.Module, settings: Mapping[str, object]
     ) -> None:
         self.path = path = None if path is None else Path(path)
-        self._accuracies: dict[tuple[Blocks, int], float] = {}
         state = model.state_dict()
         digest = f"{type(model).__name__} {' '.join(state)} {fingerprint(state.values())}"
-        header = {"model": digest, **json.loads(json.dumps(dict(settings), default=int))}
-        if path is None:
-            return
-        lines = self._read(path, header) if exists(path) else []
-        try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise not_written(path, error) from error
-        with atomic_write(path) as scratch:
-            scratch.write_text("".join(lines) or json.dumps(header) + "\n", "utf-8")
+        identity = {"model": digest, **json.loads(json.dumps(dict(settings), default=int))}
+        self._log = _Log(identity, [])
+        if path is not None and exists(path):
+            self._log = read_json(path, _Log, "the log of a search")
+            stored = self._log.identity
+            different = [name for name in identity if stored.get(name) != identity[name]]
+            if different:
+                raise InputError(
+                    f"{path} is the log of another search (different {', '.join(different)}). "
+                    "Resume it with the same settings, delete it, or name another file."
+                )
+        self._write()
 
     def find(self, names: Sequence[str], seed: int) -> float | None:
         """The stored accuracy, or None."""
-        return self._accuracies.get((tuple(names), seed))
+        key = tuple(names), seed
+        found = (v.accuracy for v in self._log.values if (v.placement, v.seed) == key)
+        return next(found, None)
 
     def append(self, names: Sequence[str], seed: int, accuracy: object) -> float:
         """Store an accuracy."""
         if not isinstance(accuracy, SupportsFloat) or not 0 <= float(accuracy) <= 1:
             raise InputError(f"train must return an accuracy in [0, 1], got {accuracy}")
-        accuracy = float(accuracy)
-        self._accuracies[tuple(names), seed] = accuracy
-        if self.path is not None:
-            row = _Training(tuple(names), seed, accuracy)
-            with self.path.open("ab") as file:
-                file.write(msgspec.json.encode(row) + b"\n")
-        return accuracy
+        self._log.values.append(_Training(tuple(names), seed, float(accuracy)))
+        self._write()
+        return float(accuracy)
 
-    def _read(self, path: Path, header: Mapping[str, object]) -> list[str]:
-        """The complete lines, of this search."""
+    def _write(self) -> None:
+        if self.path is None:
+            return
         try:
-            lines = path.read_text("utf-8").splitlines(keepends=True)
-            lines = [line for line in lines if line[-1] == "\n"]
-            if not lines:
-                return []
-            stated = msgspec.json.decode(lines[0], type=dict)
-            different = [name for name in header if stated[name] != header[name]]
-            for row in (msgspec.json.decode(line, type=_Training) for line in lines[1:]):
-                self._accuracies[row.placement, row.seed] = row.accuracy
-        except (OSError, ValueError, KeyError, RecursionError) as error:
-            raise InputError(
-                f"{path} is not the log of a search ({error}). Delete it, or name another file."
-            ) from error
-        if different:
-            raise InputError(
-                f"{path} is the log of another search (different {', '.join(different)}). "
-                "Resume it with the same settings, delete it, or name another file."
-            )
-        return lines
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise not_written(self.path, error) from error
+        content = msgspec.json.format(msgspec.json.encode(self._log), indent=1)
+        write_text(self.path, content.decode() + "\n")
 
 
 def is_significant(gain: float, error: float, repeats: int, alpha: float) -> bool:
@@ -258,7 +242,7 @@ def _words(names: Sequence[str]) -> str:
 
 # A search whose candidates are trained by a recipe, on data by name.
 
-LOG = "search.jsonl"  # in the job's folder
+LOG = "search.json"  # in the job's folder
 VALIDATION = 0.1  # fraction of the training images of each class
 _VALIDATION_BATCH = 250  # images
 

@@ -74,7 +74,6 @@ class Eigenvalues(Curvature):
         "",
         "curvature along its eigenvector; exact for these images",
         question=questions.FLATNESS,
-        claim="C16",
         over="",
         comparison="none",
     )

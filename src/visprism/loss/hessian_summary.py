@@ -178,7 +178,7 @@ class HessianCurves(OfObjectives):
 
 
 _OF_BATCHES: dict[str, Any] = {"over": "mini-batches", "comparison": "combined"}
-_FLATNESS = _OF_BATCHES | {"question": questions.FLATNESS, "claim": "C1"}
+_FLATNESS = _OF_BATCHES | {"question": questions.FLATNESS}
 
 
 @result_type("hessian-summary")
@@ -218,7 +218,6 @@ class HessianSummary(OfObjectives):
         "fraction of the leading eigenvalues below 0",
         **_OF_BATCHES,
         question=questions.CURVATURE,
-        claim="C2",
         symbol="NEP",
     )
     ape_median: np.ndarray = column(

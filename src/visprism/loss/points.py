@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from visprism.anatomy.trace.forward import Images, as_written, check_repeatable, forward, pixels
-from visprism.core.devices import Compute, delayed_interrupts
+from visprism.core.devices import Compute
 from visprism.core.errors import InputError
 from visprism.core.provenance import Provenance
 from visprism.core.run import Run
@@ -291,7 +291,6 @@ def displaced_tensors(
             tensor.data = original[name].clone()
         yield displace
     finally:
-        with delayed_interrupts():
-            for name, tensor in tensors.items():
-                tensor.data = original[name]
-            clear_caches(model)
+        for name, tensor in tensors.items():
+            tensor.data = original[name]
+        clear_caches(model)

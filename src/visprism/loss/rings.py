@@ -66,7 +66,6 @@ class Rings(Result):
         "nats",
         "NLL minus the NLL of the model's weights",
         question=questions.FLATNESS,
-        claim="C15",
         over="direction pairs and images",
         comparison="independent",
     )

@@ -30,10 +30,8 @@ from visprism.passes.batches import Batch, blocks_on_grid, images_of, in_order
 from visprism.passes.blocks import Neighbors
 from visprism.table.result import Result
 
-Sees = Literal["feature maps", "tokens", "attention", "residual branches", "heads"]
-Extracts = Mapping[
-    Any, Tensor
-]  # by block, attention, head or end of a branch: what is extracted
+Sees = Literal["feature maps", "tokens", "attention", "residual branches"]
+Extracts = Mapping[Any, Tensor]  # by block, attention or end of a branch: what is extracted
 Arrays = dict[Any, np.ndarray]
 
 

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from visprism.anatomy.blocks.anatomy import Anatomy, Block
 from visprism.anatomy.blocks.attention import Attention, Weights, attentions
-from visprism.anatomy.run.attention_weights import attend, watch_heads
+from visprism.anatomy.run.attention_weights import attend
 from visprism.anatomy.run.interception import fixed_image_size, intercept
 from visprism.anatomy.run.surgery import watch, watch_tokens
 from visprism.anatomy.trace.graph import Graph, Node
@@ -82,24 +82,11 @@ def _is_shortcut(graph: Graph, index: int, start: int) -> bool:
 
 
 @dataclass(frozen=True)
-class Head:
-    """One head of an attention, numbered from 1."""
-
-    attention: Attention
-    number: int
-
-    @property
-    def name(self) -> str:
-        """Name of the attention and number of the head."""
-        return f"{self.attention.name} head {self.number}"
-
-
-@dataclass(frozen=True)
 class Tap:
     """Some statistics, and what they extract at each of their sources, by the source's name."""
 
     statistics: Sequence[FeatureStatistic]
-    sources: Mapping[str, Block | Attention | BranchEnd | Head]
+    sources: Mapping[str, Block | Attention | BranchEnd]
     extracted: dict[str, list[Tensor]]
 
     def extracts(self) -> list[Extracts]:
@@ -178,24 +165,11 @@ def _residual_branches(
     return Tap(statistics, ends, extracted)
 
 
-def _heads(anatomy: Anatomy, statistics: Sequence[FeatureStatistic], stack: ExitStack) -> Tap:
-    extracted: dict[str, list[Tensor]] = {}
-
-    def read(attention: Attention, maps: Tensor) -> None:
-        for number, head in enumerate(maps.unbind(1), start=1):
-            extracted[Head(attention, number).name] = _extracted(statistics, head)
-
-    readable = stack.enter_context(watch_heads(anatomy, read))
-    heads = [Head(a, n) for a in readable for n in range(1, a.geometry.heads + 1)]
-    return Tap(statistics, {head.name: head for head in heads}, extracted)
-
-
 _TAPS = {
     "tokens": _tokens,  # first: it runs the model before others read it
     "feature maps": _feature_maps,
     "attention": _attention,
     "residual branches": _residual_branches,
-    "heads": _heads,
 }
 
 

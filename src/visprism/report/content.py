@@ -1,9 +1,8 @@
 """Content of a report: rows of the table, results by section, and omissions."""
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import product
 from math import inf
 from typing import Any
 
@@ -11,7 +10,7 @@ from visprism.analyses.base import Analysis, Section
 from visprism.core.files import slug
 from visprism.core.options import options_of
 from visprism.estimates.findings import Finding
-from visprism.estimates.questions import PAPER_CLAIMS, PaperClaim, Question, question_of
+from visprism.estimates.questions import Question, question_of
 from visprism.report.glance import Line
 from visprism.report.rows import Row
 from visprism.table.result import Result
@@ -195,29 +194,6 @@ class Content:
             for topic, questions in topics.items()
         }
 
-    @property
-    def claims(self) -> dict[PaperClaim, dict[tuple[str, str], str]]:
-        """The claims of the paper that the rows are about.
-
-        Each with its verdicts by model, or models, and measure; parts of a model that the
-        measure does not name stand before it.
-        """
-        claims: dict[PaperClaim, dict[tuple[str, str], str]] = {}
-        both = label_of(self.models)
-        for measures in (m for questions in self.topics.values() for m in questions.values()):
-            claim = claim_of(measures)
-            if claim is None:
-                continue
-            verdicts = claims.setdefault(claim, {})
-            for rows in measures:
-                for name, row in product((*self.models, both), rows):
-                    judged = row.cells.get(name, row.difference if name == both else None)
-                    if judged is not None and judged.verdict:
-                        subject = getattr(judged, "subject", row.subject)
-                        part = ": ".join(filter(None, (subject, row.measure)))
-                        verdicts[name, part] = judged.verdict
-        return claims
-
     def results(self) -> dict[str, list[Result]]:
         """Results by model, without those about two models."""
         by_model: dict[str, list[Result]] = {name: [] for name in self.models}
@@ -226,18 +202,6 @@ class Content:
                 if len(models) == 1:
                     by_model[models[0]] += results
         return by_model
-
-
-def claim_of(measures: Iterable[Iterable[Row]]) -> PaperClaim | None:
-    """The claim of the paper that a question has a verdict about."""
-    judged = (
-        judged
-        for rows in measures
-        for row in rows
-        for judged in (*row.cells.values(), *row.differences.values())
-    )
-    code = next((x.claim for x in judged if x.claim and x.verdict), "")
-    return PAPER_CLAIMS.get(code)
 
 
 def label_of(models: Models) -> str:

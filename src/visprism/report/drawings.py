@@ -63,21 +63,21 @@ def _sentence(label: str, error: Exception) -> Figure:
     return figure
 
 
-def drawings(content: Content, *, footer: bool = False) -> list[Drawing]:
+def drawings(content: Content) -> list[Drawing]:
     """Every figure of a report, not yet drawn."""
     return [
         Drawing(
             OVERVIEW,
             OVERVIEW,
             "Quantities of each block against depth",
-            partial(overview, content.results(), footer=footer),
+            partial(overview, content.results()),
         ),
-        *(drawing for part in content.parts for drawing in _drawings_of(part, footer=footer)),
+        *(drawing for part in content.parts for drawing in _drawings_of(part)),
     ]
 
 
-def _drawings_of(part: SectionContent, *, footer: bool) -> Iterator[Drawing]:
-    yield from _drawings_of_steps(part, footer=footer)
+def _drawings_of(part: SectionContent) -> Iterator[Drawing]:
+    yield from _drawings_of_steps(part)
     for place, (ending, options) in enumerate(part.section.figures.items()):
         for suffix, results in part.panels.items():
             if part.steps and not place and not suffix:
@@ -88,12 +88,12 @@ def _drawings_of(part: SectionContent, *, footer: bool) -> Iterator[Drawing]:
                     "-".join(filter(None, (part.anchor, ending))) + suffix,
                     part.anchor,
                     f"{part.section.title}: {', '.join(shown)}",
-                    partial(panel, shown, footer=footer, **options),
+                    partial(panel, shown, **options),
                     first=not place,
                 )
 
 
-def _drawings_of_steps(part: SectionContent, *, footer: bool) -> Iterator[Drawing]:
+def _drawings_of_steps(part: SectionContent) -> Iterator[Drawing]:
     """The main figure of a section at each step of a training, with one vertical axis."""
     options = next(iter(part.section.figures.values()), {})
     results = [result for of_step in part.steps.values() for result in of_step.values()]
@@ -108,7 +108,7 @@ def _drawings_of_steps(part: SectionContent, *, footer: bool) -> Iterator[Drawin
             part.anchor if last else f"{part.anchor}-step-{number}",
             part.anchor,
             f"{part.section.title}, {step}: {', '.join(shown)}",
-            partial(_at_step, shown, limits, footer=footer, **options),
+            partial(_at_step, shown, limits, **options),
             step=step,
         )
 
@@ -126,7 +126,6 @@ def rendered(
     content: Content,
     formats: Sequence[str],
     *,
-    footer: bool = False,
     processes: int | None = None,
     progress: Progress | None = None,
 ) -> Iterator[tuple[Drawing, Mapping[str, bytes]]]:
@@ -138,11 +137,10 @@ def rendered(
     Args:
         content: what the report shows.
         formats: "svg", "png", "pdf".
-        footer: whether each figure has its provenance below.
         processes: that draw; None: as many as pay; 1: this one.
         progress: shows how many are drawn.
     """
-    todo = drawings(content, footer=footer)
+    todo = drawings(content)
     number = _processes(len(todo)) if processes is None else processes
     files = (d.files(formats) for d in todo) if number == 1 else _shared(todo, formats, number)
     tracked = progress(todo, "figures") if progress else todo

@@ -15,6 +15,7 @@ TIE, MIXED, UNKNOWN = "tie", "mixed", "can't tell"
 _SENTENCES = 4  # differences that are worth a sentence
 _SIDE_BY_SIDE = 4  # models up to which a text has a column for each
 _COLUMNS = 5  # questions of a text about more models
+STAR = "* better than every other model"
 
 
 @dataclass(frozen=True)
@@ -194,26 +195,31 @@ def short_text(answer: Answer) -> str:
     return f"{value:.{digits}f} ± {half:.{digits}f}"
 
 
-# Text.
+# Tables.
 
 
-def glance_text(lines: Sequence[Line], models: Sequence[str]) -> list[str]:
-    """The lines as a table: a row for each question, or for each model if there are many."""
-    if not lines:
-        return []
+def glance_table(lines: Sequence[Line], models: Sequence[str]) -> list[tuple[str, ...]]:
+    """A header, and a row for each question, or for each model if there are many."""
     if len(models) > _SIDE_BY_SIDE:
         return _by_model(lines, models)
     compared = any(line.better for line in lines)
-    table = [("", *models, *(["better"] if compared else []))]
+    table: list[tuple[str, ...]] = [("", *models, *(["better"] if compared else []))]
     for line in lines:
         cells = [line.cells.get(name, DASH) for name in models]
         reason = f" ({line.reason})" if line.reason else ""
         table.append((line.label, *cells, *([line.better + reason] if compared else [])))
-    return _aligned(table)
+    return table if lines else []
 
 
-def _by_model(lines: Sequence[Line], models: Sequence[str]) -> list[str]:
-    """A line for each model, by the first question, with a mark at the best of each column."""
+def glance_text(lines: Sequence[Line], models: Sequence[str]) -> list[str]:
+    """The table as lines of text."""
+    table = glance_table(lines, models)
+    note = [STAR] if table and len(models) > _SIDE_BY_SIDE else []
+    return [*_aligned(table), *note]
+
+
+def _by_model(lines: Sequence[Line], models: Sequence[str]) -> list[tuple[str, ...]]:
+    """A row for each model, by the first question, with a mark at the best of each column."""
     columns = [line for line in lines if line.answers][:_COLUMNS]
     if not columns:
         return []
@@ -222,14 +228,14 @@ def _by_model(lines: Sequence[Line], models: Sequence[str]) -> list[str]:
     order = sorted(
         models, key=lambda m: sign * first.answers[m].value if m in first.answers else 1e300
     )
-    table = [("", *(line.label for line in columns))]
+    table: list[tuple[str, ...]] = [("", *(line.label for line in columns))]
     for name in order:
         cells = [
             line.cells.get(name, DASH) + (" *" if line.better == name else "")
             for line in columns
         ]
         table.append((name, *cells))
-    return [*_aligned(table), "* better than every other model"]
+    return table
 
 
 def _aligned(table: Sequence[Sequence[str]]) -> list[str]:

@@ -10,7 +10,7 @@ from matplotlib.layout_engine import ConstrainedLayoutEngine
 from visprism.drawing.depth import kinds_key
 from visprism.drawing.registry import draw_on
 from visprism.drawing.style import FAINT, model_axes, paper_style
-from visprism.drawing.text import describe, set_titles
+from visprism.drawing.text import caption, set_titles
 from visprism.table.result import Result
 
 _ROWS: list[tuple[str, dict[str, Any], str]] = [  # types from above, with short labels
@@ -23,12 +23,11 @@ _ROWS: list[tuple[str, dict[str, Any], str]] = [  # types from above, with short
 _WIDTH, _HEIGHT, _KEY = 2.75, 1.15, 0.45  # inches
 
 
-def overview(results: Mapping[str, Sequence[Result]], *, footer: bool = False) -> Figure | None:
+def overview(results: Mapping[str, Sequence[Result]]) -> Figure | None:
     """Several results of each model above each other, models side by side.
 
     Args:
         results: of each model, by its name.
-        footer: whether the provenance is printed below.
 
     Returns:
         None where there are fewer than two quantities.
@@ -62,7 +61,7 @@ def overview(results: Mapping[str, Sequence[Result]], *, footer: bool = False) -
         set_titles(grid[0], list(results), width=0.8 * _WIDTH)
         figure.align_ylabels(grid[:, 0])
         kinds_key(figure, [ax for ax in grid.ravel() if ax.get_legend_handles_labels()[1]])
-        describe(figure, sources, list(results), footer=footer)
+        figure.set_label(caption(sources, list(results)))
     return figure
 
 

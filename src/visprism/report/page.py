@@ -28,9 +28,8 @@ from visprism.drawing.style import (
     color_of,
 )
 from visprism.estimates.findings import CODES
-from visprism.estimates.questions import PAPER_CLAIMS
 from visprism.estimates.text import DASH
-from visprism.report.content import Content, SectionContent, claim_of, label_of
+from visprism.report.content import Content, SectionContent, label_of
 from visprism.report.drawings import Drawing
 from visprism.report.rows import images_of
 from visprism.report.tables import Table, cell_text, is_large, table_of, typeset
@@ -57,13 +56,6 @@ _BACKGROUND = re.compile(
 )
 _WHITE = re.compile(r"stroke: #ffffff|fill: #ffffff(?=; stroke)")
 _SEPARATOR = " · "  # between the parts of a tip; the first is the block, where there is one
-_MARKS = {"supports": "✓", "contradicts": "✗", "undecided": "?", "not applicable": DASH}
-_MEANINGS = {
-    "supports": "supports the claim of the paper",
-    "contradicts": "contradicts it",
-    "undecided": "undecided: the interval contains 0, or measures disagree",
-    "not applicable": "no number, for the reason in the cell",
-}
 
 
 def inline_svg(
@@ -151,14 +143,11 @@ def page_html(content: Content, figures: PageFigures) -> str:
         scripts=[Markup(_template_text(name)) for name in _SCRIPTS],
         style=Markup(style_sheet()),
         script_hashes=Markup(script_hashes()),
-        claim_of=claim_of,
         images_of=images_of,
         sections={part.anchor: _section_context(part) for part in content.parts},
         all_codes=CODES,
         codes={code: (CODES[code], places) for code, places in content.codes.items()},
-        marks=_MARKS,
-        meanings=_MEANINGS,
-        claims={claim: content.claims.get(claim, {}) for claim in PAPER_CLAIMS.values()},
+        dash=DASH,
     )
 
 

@@ -11,7 +11,7 @@ from types import MappingProxyType
 from typing import Literal, TypeVar
 
 from visprism.core.provenance import Provenance
-from visprism.estimates.answers import POINTS, Answer, Verdict
+from visprism.estimates.answers import POINTS, Answer
 from visprism.estimates.answers import difference as paired_difference
 from visprism.estimates.findings import Finding
 from visprism.estimates.questions import place_of, question_of
@@ -43,8 +43,6 @@ class Difference:
     over: str = "images"  # what the interval is taken over
     missing: str = ""  # why there is no interval
     reading: str = ""  # of a number of both models: what it means in words
-    claim: str = ""  # "C7": the claim of the paper about the order of the two models
-    verdict: Verdict = ""  # about that claim
 
     @property
     def significant(self) -> bool:
@@ -62,21 +60,8 @@ class Difference:
         return "" if self.significant else "not significant"
 
     def labeled(self, unit: str) -> str:
-        """The text with the remark and the verdict about a claim, if there are any."""
-        about = " about" if self.verdict == "undecided" else ""
-        verdict = f"{self.verdict}{about} claim {self.claim}" if self.verdict else ""
-        remarks = "; ".join(filter(None, (self.remark, verdict)))
-        return f"{self.text(unit)} ({remarks})" if remarks else self.text(unit)
-
-    def judged(self, first: Answer, second: Answer) -> "Difference":
-        """With the verdict about a claim on the order of the two models, if there is one."""
-        expected = second.place - first.place
-        if not expected or isnan(expected) or not isfinite(self.low):
-            return self
-        verdict: Verdict = "undecided"
-        if self.significant:
-            verdict = "supports" if (self.value > 0) == (expected > 0) else "contradicts"
-        return replace(self, claim=first.claim, verdict=verdict)
+        """The text with the remark, if there is one."""
+        return f"{self.text(unit)} ({self.remark})" if self.remark else self.text(unit)
 
     def text(self, unit: str) -> str:
         """The number, and where that is not clear, of what and over what it is taken."""
@@ -136,24 +121,14 @@ class Row:
         return next(iter(self.differences.values())) if len(self.differences) == 1 else None
 
     def of_trained(self, untrained: Sequence[str]) -> "Row":
-        """The row without what random weights cannot tell.
-
-        These models have no verdict about a claim, and no number where correct predictions are
-        asked for.
-        """
-        random, of_labels = {*untrained}, question_of(self.question).of_labels
+        """The row without random weights, if the question is about correct predictions."""
+        if not question_of(self.question).of_labels:
+            return self
+        random = {*untrained}
         return replace(
             self,
-            cells={
-                name: replace(answer, verdict="") if name in random else answer
-                for name, answer in self.cells.items()
-                if not (of_labels and name in random)
-            },
-            differences={
-                pair: replace(difference, verdict="") if random & {*pair} else difference
-                for pair, difference in self.differences.items()
-                if not (of_labels and random & {*pair})
-            },
+            cells={name: a for name, a in self.cells.items() if name not in random},
+            differences={p: d for p, d in self.differences.items() if not random & {*p}},
         )
 
     def lines(self, models: Sequence[str]) -> list[str]:
@@ -261,7 +236,7 @@ def comparison_rows(
         cells = {name: answer for name, (answer, _) in measured.items()}
         first = next(iter(cells.values()))
         differences = {
-            pair: difference.judged(*(cells[name] for name in pair))
+            pair: difference
             for pair in pairs_of(tuple(results))
             if set(pair) <= set(cells)
             and (difference := _difference([measured[name] for name in pair])) is not None

@@ -4,12 +4,10 @@ import re
 import tomllib
 from dataclasses import dataclass, field
 from importlib.resources import files
-from itertools import zip_longest
 
 from markupsafe import Markup, escape
 
 from visprism.core.files import slug
-from visprism.estimates.questions import PAPER_CLAIMS
 
 
 @dataclass(frozen=True)
@@ -30,7 +28,6 @@ class Term:
 _FILE = files("visprism.report") / "templates" / "terms.toml"
 TERMS = tuple(Term(**t) for t in tomllib.loads(_FILE.read_text(encoding="utf-8"))["term"])
 
-_CLAIM = re.compile(rf"\bclaim ({'|'.join(PAPER_CLAIMS)})\b")
 _BY_TEXT = re.compile(
     "|".join(
         rf"(?P<t{i}>(?<![\w-])(?:{t.pattern or re.escape(t.name)})(?![\w-]))"
@@ -46,18 +43,7 @@ class TermLinks:
     used: dict[str, set[str]] = field(default_factory=dict)  # by part: names of terms
 
     def __call__(self, text: str, part: str) -> Markup:
-        """The text as HTML; claims, and terms that the part does not have yet, are links."""
-        pieces = _CLAIM.split(text)  # texts and codes of claims in turn
-        claims = [
-            _link(code, f"Claim {code} of Park & Kim (2022): {of.statement}", f"claim {code}")
-            for code, of in ((code, PAPER_CLAIMS[code]) for code in pieces[1::2])
-        ]
-        texts = [self._with_terms(piece, part) for piece in pieces[::2]]
-        return Markup("").join(
-            x for pair in zip_longest(texts, claims, fillvalue="") for x in pair
-        )
-
-    def _with_terms(self, text: str, part: str) -> Markup:
+        """The text as HTML; terms that the part does not have yet are links."""
         pieces, end = [], 0
         seen = self.used.setdefault(part, set())
         for match in _BY_TEXT.finditer(text):
@@ -65,7 +51,9 @@ class TermLinks:
             if term.name in seen:
                 continue
             seen.add(term.name)
-            link = _link(term.anchor, f"{term.name}: {term.meaning}", match[0])
+            link = Markup('<a class="term" href="#{}" data-tip="{}">{}</a>').format(
+                term.anchor, f"{term.name}: {term.meaning}", match[0]
+            )
             pieces += [escape(text[end : match.start()]), link]
             end = match.end()
         return Markup("").join([*pieces, escape(text[end:])])
@@ -75,7 +63,3 @@ class TermLinks:
         """The terms that the page has so far."""
         names = set().union(*self.used.values())
         return [term for term in TERMS if term.name in names]
-
-
-def _link(anchor: str, tip: str, text: str) -> Markup:
-    return Markup('<a class="term" href="#{}" data-tip="{}">{}</a>').format(anchor, tip, text)

@@ -282,7 +282,7 @@ def _settling(to_last: Mapping[int, Study]) -> Evolution | None:
         if isinstance(result, Similarity) and result.other_model
     }
     for step, pair in pairs.items():
-        for i in np.flatnonzero((pair.block == pair.other) & pair.defined):
+        for i in np.flatnonzero((pair.block == pair.other) & np.isfinite(pair.cka)):
             cka = pair.cka[i]
             rows.append((step, pair.block[i], cka, cka.low, cka.high))
     if not rows:

@@ -21,12 +21,8 @@ from visprism.study.study import Study
 from visprism.table.kinds import TO_LOWEST, TO_MEAN
 from visprism.table.shapes import ScalarPerBlock
 
-_VERDICTS = (
-    "C1 to C16 are claims of Park and Kim (2022). A verdict is about all rows of a question "
-    "together."
-)
-_OF_ANSWER = ("value", "low", "high", "over", "missing", "selected", "claim", "verdict")
-_FORMAT = 2  # of results.json; raise it when entries change their meaning
+_OF_ANSWER = ("value", "low", "high", "over", "missing", "selected")
+_FORMAT = 3  # of results.json; raise it when entries change their meaning
 
 
 def markdown_of(study: Study) -> str:
@@ -101,16 +97,10 @@ def _table(study: Study) -> list[str]:
     head = ["Question", *study.models, *(["Difference"] if differences else [])]
     lines = [_line(head), _line(["---"] * len(head), escape=False)]
     for row in rows:
-        answers = [
-            f"{a}{f' ({a.claim}: {a.verdict})' if a.verdict else ''}" if a else DASH
-            for a in map(row.cells.get, study.models)
-        ]
+        answers = [str(row.cells.get(name) or DASH) for name in study.models]
         last = [row.difference_text()] if differences else []
         lines.append(_line([f"{row.question} ({row.quantity})", *answers, *last]))
-    table = "\n".join(lines)
-    if any(answer.verdict for row in rows for answer in row.cells.values()):
-        return [table, _VERDICTS]
-    return [table]
+    return ["\n".join(lines)]
 
 
 def _line(cells: list[str], *, escape: bool = True) -> str:

@@ -32,7 +32,6 @@ def write_files(
     folder: Path,
     formats: Sequence[str] = ("svg",),
     *,
-    footer: bool = False,
     progress: Progress | None = None,
 ) -> None:
     """Write ``report.html``, ``study.md``, ``results.json`` and the figures, all or none.
@@ -49,7 +48,7 @@ def write_files(
         (scratch / "figures").mkdir()
         names = []
         kinds = ["svg", *(f for f in formats if f != "svg")]
-        for drawing, files in rendered(content, kinds, footer=footer, progress=progress):
+        for drawing, files in rendered(content, kinds, progress=progress):
             figures.add(drawing, files["svg"].decode())
             for format in formats:
                 names.append(f"{drawing.stem}.{format}")

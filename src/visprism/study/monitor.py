@@ -158,8 +158,6 @@ class Monitor:
                 "optimizer must be one or several optimizers, got a dictionary. Numbers to "
                 "store are metrics=."
             )
-        if not isinstance(metrics, Mapping | None):
-            raise InputError(f"metrics must be numbers by name, got {metrics!r}")
         given = () if optimizer is None else optimizer
         optimizers = (given,) if isinstance(given, Optimizer) else tuple(given)
         first = self._begin is None
@@ -215,13 +213,10 @@ class Monitor:
     def close(self) -> None:
         """End the loggers, and say so if nothing was measured."""
         if self._groups and not self.studies:
-            why = f"a measurement is due at multiples of every={self.every}"
-            if any(str(group) in self._said for group in self._groups):
-                why = (
-                    f"share={self.share:g} had no room. Give it a larger one, fewer analyses "
-                    "or fewer images"
-                )
-            self._say(f"nothing was measured, as {why}")
+            self._say(
+                "nothing was measured: a measurement is due at multiples of "
+                f"every={self.every} where share={self.share:g} of the time has room for it"
+            )
         for logger in self._loggers:
             self._try(logger.close, f"{_named(logger)} is not closed")
 
@@ -304,6 +299,10 @@ class Monitor:
         subject = self._subject_of(model)
         if not all(p.isfinite().all() for p in subject.model.parameters()):
             raise InputError("its weights are not finite, as in a training that has diverged")
+        numbers = {
+            name: float(value.detach() if isinstance(value, Tensor) else value)
+            for name, value in metrics.items()
+        }
         training = subject.training_images
         study = examine(
             {subject.name: subject.anatomy},
@@ -316,7 +315,6 @@ class Monitor:
             run=self.run,
             listener=silent,
         )
-        numbers = self._numbers_in(metrics)
         alarms = alarms_of([*self.studies.values(), study])
         header = {**study.header, "step": step, "metrics": numbers}
         study = replace(study, header=header | {"alarms": [str(alarm) for alarm in alarms]})
@@ -337,17 +335,6 @@ class Monitor:
         for failure in study.failures:
             self._say(f"step {step}: {failure.analysis} is not measured: {failure.reason}")
         return study
-
-    def _numbers_in(self, metrics: Mapping[str, Any]) -> dict[str, float]:
-        numbers = {}
-        for name, value in metrics.items():
-            try:
-                numbers[name] = float(value.detach() if isinstance(value, Tensor) else value)
-            except (TypeError, ValueError):
-                self._say(
-                    f"metrics must be numbers, got {value!r} for {name}, which is left out"
-                )
-        return numbers
 
     def _subject_of(self, model: nn.Module) -> Subject:
         """The model, dissected once, with the images."""

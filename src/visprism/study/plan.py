@@ -18,7 +18,6 @@ from visprism.analyses.base import WORK, Analysis, FeatureAnalysis
 from visprism.analyses.subject import Subject, inputs_of
 from visprism.anatomy.blocks.anatomy import costs
 from visprism.anatomy.trace.forward import forward
-from visprism.core.memory import peak_memory
 from visprism.core.options import EFFORTS, Effort
 from visprism.core.processes import gather
 from visprism.core.run import Run
@@ -196,11 +195,11 @@ class Speed:
 
     @staticmethod
     def timings(subject: Subject, run: Run) -> dict[str, float]:
-        """Latency of one image, throughput and peak memory of a batch.
+        """Latency of one image, throughput of a batch, and on CUDA its peak memory.
 
         The fastest of 3 passes counts, since other work can only slow them. Latency is in
         seconds, throughput of at most 32 images per second; memory is the batch's, weights
-        included, in bytes, on CUDA and on Linux. The model is warm, since `of` has run it.
+        included, in bytes. The model is warm, since `of` has run it.
         """
         (one,), (several, *_) = (
             map(inputs_of, subject.limited(n).batches())
@@ -212,11 +211,12 @@ class Speed:
             one, several = (on_device(images, run.compute) for images in (one, several))
             latency = _fastest(subject.model, [one], device)
             rate = batch_size(several) / _fastest(subject.model, [several], device)
-            with peak_memory(device) as peak:
-                forward(subject.model, several)
-                taken = peak()
             measured = {"latency": latency, "throughput": rate}
-            if taken is not None:
+            if device.type == "cuda":
+                torch.cuda.reset_peak_memory_stats(device)
+                before = torch.cuda.memory_allocated(device)
+                forward(subject.model, several)
+                taken = torch.cuda.max_memory_allocated(device) - before
                 tensors = (*subject.model.parameters(), *subject.model.buffers(), several)
                 leaves = [x for x in tree_leaves(tensors) if isinstance(x, torch.Tensor)]
                 measured["memory"] = float(taken + sum(x.nbytes for x in leaves))

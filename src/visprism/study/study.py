@@ -12,7 +12,7 @@ from jaxtyping import Int64
 from visprism.core.errors import InputError
 from visprism.core.registry import suggestion
 from visprism.estimates.findings import Finding
-from visprism.report.glance import Line, glance_of, glance_text
+from visprism.report.glance import STAR, Line, glance_of, glance_table, glance_text
 from visprism.report.rows import Row, comparison_rows, findings_of, pairs_of
 from visprism.table.result import Result
 
@@ -83,12 +83,8 @@ class ModelStudy(Mapping[str, Result]):
 
     def _repr_html_(self) -> str:
         """The findings."""
-        return _html_text(map(str, self.findings()))
-
-
-def _html_text(lines: Iterable[str]) -> str:
-    text = "\n".join(lines)
-    return f"<pre>{escape(text)}</pre>"
+        text = "\n".join(map(str, self.findings()))
+        return f"<pre>{escape(text)}</pre>"
 
 
 def _named(entry: Entry, name: str) -> tuple[Result, ...]:
@@ -184,8 +180,7 @@ class Study:
     def table(self) -> list[Row]:
         """The numbers that the models are compared by, with paired differences.
 
-        A model with random weights has no verdict about a claim of the paper, and no answer to
-        a question about correct predictions.
+        A model with random weights has no answer to a question about correct predictions.
         """
         rows = comparison_rows(
             {
@@ -210,9 +205,15 @@ class Study:
         return "\n".join(glance_text(self.glance(), self.models)) or repr(self)
 
     def _repr_html_(self) -> str:
-        """The study at a glance, and what was not measured."""
-        failed = (f"{f.analysis} of {f.model}: {f.reason}" for f in self.failures)
-        return _html_text([str(self), *(f"not measured: {text}" for text in failed)])
+        """The study at a glance as a table, and what was not measured."""
+        table = glance_table(self.glance(), self.models) or [(repr(self),)]
+        cell = '<td style="text-align: left">{}</td>'.format
+        rows = ("".join(cell(escape(text)) for text in row) for row in table)
+        notes = ["± is half of a 95% interval"] if len(table) > 1 else []
+        notes += [STAR] if any(text.endswith(" *") for row in table for text in row) else []
+        notes += [f"not measured: {f.analysis} of {f.model}: {f.reason}" for f in self.failures]
+        body = "".join(f"<tr>{row}</tr>" for row in rows)
+        return f"<table>{body}</table><p>{'<br>'.join(map(escape, notes))}</p>"
 
     def __repr__(self) -> str:
         return (
@@ -261,19 +262,16 @@ class Study:
 
         write_report(self, Path(path))
 
-    def write_files(
-        self, folder: Path | str, formats: Iterable[str] = ("svg",), *, footer: bool = False
-    ) -> None:
+    def write_files(self, folder: Path | str, formats: Iterable[str] = ("svg",)) -> None:
         """Write the report, its figures, ``study.md`` and ``results.json`` into a folder.
 
         Args:
             folder: by convention the folder of `save`, so that the report links to the tables.
             formats: of the figures: "png", "svg", "pdf".
-            footer: whether each figure has its provenance below.
         """
         from visprism.study.files import write_files
 
-        write_files(self, Path(folder), tuple(formats), footer=footer)
+        write_files(self, Path(folder), tuple(formats))
 
     def to_markdown(self) -> str:
         """The table, the findings and the failures as Markdown."""

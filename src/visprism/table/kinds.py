@@ -1,30 +1,23 @@
 """Changes by kind: how the blocks of one kind change a quantity, with intervals over images.
 
 The blocks of one network are neighbors and not independent, so no test is made over blocks. The
-uncertainty of one network's number comes from the images; a claim about an architecture is
-replicated over trained seeds (`replicate_by_kind`).
+uncertainty of one network's number comes from the images; a claim about an architecture takes
+networks of several trained seeds.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from math import exp
 from typing import Any
 
 import numpy as np
 from jaxtyping import Bool, Float
 
-from visprism.core.errors import InputError
 from visprism.estimates import questions
-from visprism.estimates.answers import DISAGREE, ONE_MEASURE, Answer, EstimateInfo, Verdict
+from visprism.estimates.answers import DISAGREE, ONE_MEASURE, Answer, EstimateInfo
 from visprism.estimates.estimated import Estimated, mean, student
 from visprism.estimates.findings import Finding
 from visprism.estimates.questions import Question
-from visprism.estimates.text import images_text, interval_text, resolved
 from visprism.table.result import Result, Texts, column, estimate, result_type
-
-# What the paper claims of each kind: C6, attention is low-pass and the others high-pass; C8,
-# attention lowers the variance and the others raise it.
-EXPECTED = {"attention": -1, "conv": 1, "mlp": 1}
 
 
 @dataclass(frozen=True)
@@ -34,19 +27,17 @@ class Change:
     id: str  # in files; it never changes
     label: str  # of what changes
     question: Question | None = None
-    claim: str = ""
     # What a change means that both measures of a question agree on: -1 it falls, 1 it rises.
     readings: tuple[tuple[int, str], ...] = ()
     in_logs: bool = False  # a change of a log, answered as a relative change of `label`
 
 
-_FILTERS = (questions.FILTERS, "C6", ((-1, "low-pass"), (1, "high-pass")))
-_VARIANCE = (questions.VARIANCE, "C8", ((-1, "lower it"), (1, "raise it")))
+_FILTERS = (questions.FILTERS, ((-1, "low-pass"), (1, "high-pass")))
+_VARIANCE = (questions.VARIANCE, ((-1, "lower it"), (1, "raise it")))
 TO_MEAN = Change("to-mean", "high-frequency log amplitude relative to the mean", *_FILTERS)
 TO_LOWEST = Change(
     "to-lowest", "high-frequency log amplitude relative to the lowest frequency", *_FILTERS
 )
-ABSOLUTE = Change("absolute", "log amplitude at the highest frequency")
 VARIANCE = Change("log-variance", "variance", *_VARIANCE, in_logs=True)
 SCALE_FREE = Change(
     "log-relative-variance", "variance over mean square", *_VARIANCE, in_logs=True
@@ -57,7 +48,7 @@ GAIN_TO_MEAN = Change(
 GAIN_TO_LOWEST = Change(
     "gain-to-lowest", "high-frequency log gain of the branch relative to the lowest frequency"
 )
-_ALL = (TO_MEAN, TO_LOWEST, ABSOLUTE, VARIANCE, SCALE_FREE, GAIN_TO_MEAN, GAIN_TO_LOWEST)
+_ALL = (TO_MEAN, TO_LOWEST, VARIANCE, SCALE_FREE, GAIN_TO_MEAN, GAIN_TO_LOWEST)
 CHANGES = {c.id: c for c in _ALL}
 
 
@@ -75,9 +66,6 @@ class KindSummary(Result):
     blocks: np.ndarray = column("Blocks", "", "number of blocks that are counted")
     falls: np.ndarray = column("Falls", "", "number of blocks across which it falls")
     rises: np.ndarray = column("Rises", "", "number of blocks across which it rises")
-    undecided: np.ndarray = column(
-        "Undecided", "", "number of blocks whose change is not significant"
-    )
     mean: Estimated = estimate("Mean change", "", "mean over the blocks of the kind", keep=True)
 
     def directions(self) -> np.ndarray:
@@ -89,42 +77,35 @@ class KindSummary(Result):
         return {str(q): i for i, q in enumerate(self.quantity) if self.kind[i] == kind}
 
     def sentences(self) -> Iterator[str | Finding]:
-        """A sentence for each kind, with its numbers."""
+        """The mean change of each kind and quantity."""
         if not len(self):
-            text = "no block lies on the same grid as the previous block, so no change"
-            yield text
-            return
-        yield from (
-            finding
-            for kind in dict.fromkeys(self.kind.tolist())
-            for finding in _findings(self, kind, self.of_kind(kind))
-        )
+            yield "no block lies on the same grid as the previous block, so no change"
+        yield from (self._answer(i).sentence(self.units_text) for i in range(len(self)))
 
     def answers(self) -> tuple[Answer, ...]:
-        """The mean change of each kind, by which claims C6 and C8 are judged."""
+        """The mean change of each kind."""
         return tuple(
-            self._answer(row, kind)
-            for kind in dict.fromkeys(self.kind.tolist())
-            for quantity, row in self.of_kind(kind).items()
-            if CHANGES[quantity].question
+            self._answer(row)
+            for row, quantity in enumerate(self.quantity)
+            if CHANGES[str(quantity)].question
         )
 
-    def _answer(self, row: int, kind: str) -> Answer:
-        change = CHANGES[str(self.quantity[row])]
+    def _answer(self, row: int) -> Answer:
+        kind, change = str(self.kind[row]), CHANGES[str(self.quantity[row])]
         signs = [
             int(self.directions()[i])
             for quantity, i in self.of_kind(kind).items()
             if CHANGES[quantity].question is change.question
         ]
         agreed = signs[0] if len(signs) == 2 and signs[0] == signs[1] else 0
-        unclear = "not significant"
+        unclear = "not significant" if np.isfinite(self.mean.low[row]) else "no interval"
         if any(signs):
             unclear = DISAGREE if {-1, 1} <= {*signs} else ONE_MEASURE
+        reading = dict(change.readings).get(agreed, f"undecided ({unclear})")
         info = EstimateInfo(
             f"{change.label}, mean change across {kind} blocks",
             unit="%" if change.in_logs else "",
             question=change.question,
-            claim=change.claim if kind in EXPECTED else "",
             average="geometric" if change.in_logs else "arithmetic",
         )
         return info.answer(
@@ -132,8 +113,7 @@ class KindSummary(Result):
             self.mean[row],
             subject=f"{kind} blocks",
             measure=f"{change.label}, mean change across the blocks of a kind",
-            verdict=_verdict(agreed, EXPECTED[kind]) if kind in EXPECTED else "",
-            reading=dict(change.readings).get(agreed, f"undecided ({unclear})"),
+            reading=reading if change.readings else "",
         )
 
 
@@ -153,11 +133,10 @@ def summarize_by_kind(
                 continue
             low, high = student(values[:, counted])
             falls, rises = int((high < 0).sum()), int((low > 0).sum())
-            n = int(counted.sum())
-            rows.append((kind, change.id, n, falls, rises, n - falls - rises))
+            rows.append((kind, change.id, int(counted.sum()), falls, rises))
             means.append(values[:, counted].mean(1))
-    names = ("kind", "quantity", "blocks", "falls", "rises", "undecided")
-    types = (str, str, int, int, int, int)
+    names = ("kind", "quantity", "blocks", "falls", "rises")
+    types = (str, str, int, int, int)
     cells = zip(*rows, strict=True) if rows else [()] * len(names)
     columns: dict[str, Any] = {
         name: np.array(values, dtype=dtype)
@@ -165,177 +144,3 @@ def summarize_by_kind(
     }
     by_image = np.stack(means, axis=1) if means else np.zeros((1, 0))
     return KindSummary(**columns, mean=mean(by_image))
-
-
-def _verdict(direction: int, expected: int) -> Verdict:
-    """What a significant direction (-1, 1; 0: not significant) says about an expected one."""
-    if direction == 0:
-        return "undecided"
-    return "supports" if direction == expected else "contradicts"
-
-
-# Sentences.
-
-
-def _findings(summary: KindSummary, kind: str, rows: Mapping[str, int]) -> list[Finding]:
-    if TO_MEAN.id in rows:
-        return [_filter(summary, kind, rows)]
-    if VARIANCE.id in rows:
-        parts = [_percent(summary, kind, rows[VARIANCE.id], "the feature-map variance")]
-        if SCALE_FREE.id in rows:
-            parts.append(_percent(summary, "", rows[SCALE_FREE.id], SCALE_FREE.label))
-        return [Finding(f"{'; '.join(parts)}; {_over(summary)}")]
-    return [
-        Finding(
-            f"{kind} blocks, {CHANGES[q].label}: {_number(summary, i)} {_counts(summary, i)}"
-        )
-        for q, i in rows.items()
-    ]
-
-
-def _filter(summary: KindSummary, kind: str, rows: Mapping[str, int]) -> Finding:
-    """Whether a kind is a low-pass or a high-pass filter, where both references agree."""
-    to_mean, lowest = rows[TO_MEAN.id], rows.get(TO_LOWEST.id)
-    text = (
-        f"high-frequency log amplitude changes by {_number(summary, to_mean)} relative to the "
-        f"mean {_counts(summary, to_mean)}"
-    )
-    if lowest is None:
-        return Finding(f"{kind} blocks: {text}; {_over(summary)}")
-    text += (
-        f" and by {_number(summary, lowest)} relative to the lowest frequency "
-        f"{_counts(summary, lowest)}"
-    )
-    if ABSOLUTE.id in rows:
-        highest = float(summary.mean[rows[ABSOLUTE.id]])
-        zero, low = highest - summary.mean[to_mean], highest - summary.mean[lowest]
-        text += (
-            f"; the log amplitude itself changes by {zero:+.2g} at frequency 0, {low:+.2g} at "
-            f"the lowest and {highest:+.2g} at the highest frequency"
-        )
-    signs = summary.directions()[[to_mean, lowest]]
-    if signs[0] == signs[1] != 0:
-        filter_ = "low-pass" if signs[0] < 0 else "high-pass"
-        return Finding(f"{kind} blocks are {filter_}: {text}; {_over(summary)}")
-    code = "VP107" if _disagree(summary, to_mean, lowest) else ""
-    without = np.isnan(summary.mean.low[[to_mean, lowest]]).any()  # `_over` says so
-    end = "" if signs.any() or without else "; the mean change is not significant"
-    return Finding(f"{kind} blocks: {text}; {_over(summary)}{end}", code)
-
-
-def _disagree(summary: KindSummary, one: int, other: int) -> bool:
-    """Whether a significant change has the other sign, or lies outside the other's interval."""
-    signs, means = summary.directions(), summary.mean
-    return any(
-        signs[a] != 0
-        and (means[a] * means[b] < 0 or not means.low[b] <= means[a] <= means.high[b])
-        for a, b in ((one, other), (other, one))
-    )
-
-
-def _percent(summary: KindSummary, kind: str, row: int, quantity: str) -> str:
-    sign, number = summary.directions()[row], summary.mean[row]
-    value, low, high = (100 * (exp(v) - 1) for v in (number, number.low, number.high))
-    form = resolved(value, low, high, "+.3g")
-    text = f"{value:{form}}%"
-    if np.isfinite([low, high]).all():
-        text += f" [{low:{form}}%, {high:{form}}%]"
-    text += f" {_counts(summary, row)}"
-    if np.isnan(number.low):
-        return f"{kind} blocks, {quantity}: {text}" if kind else f"{quantity}: {text}"
-    if sign == 0:
-        subject = f"{kind} blocks do not change {quantity} significantly" if kind else (
-            f"the change of {quantity} is not significant"
-        )  # fmt: skip
-        return f"{subject}: {text}"
-    verb = ("lower" if sign < 0 else "raise") if kind else "falls" if sign < 0 else "rises"
-    subject = f"{kind} blocks {verb} {quantity}" if kind else f"{quantity} {verb}"
-    if sign * (summary.rises[row] - summary.falls[row]) < 0:  # most blocks go the other way
-        subject += " on average"
-    return f"{subject}: {text}"
-
-
-def _number(summary: KindSummary, row: int) -> str:
-    number = summary.mean[row]
-    return interval_text(float(number), number.low, number.high, "+.2g")
-
-
-def _counts(summary: KindSummary, row: int) -> str:
-    """How many blocks fall and rise: ``(falls in 3 of 4 blocks, rises in 1)``."""
-    blocks = summary.blocks[row]
-    counts = {
-        "falls": summary.falls[row],
-        "rises": summary.rises[row],
-        "undecided": summary.undecided[row],
-    }
-    parts = [f"{word} in {n}" for word, n in counts.items() if n]
-    parts[0] += f" of {blocks} block{'s' if blocks > 1 else ''}"
-    return f"({', '.join(parts)})"
-
-
-def _over(summary: KindSummary) -> str:
-    origin = summary.provenance
-    if not np.isfinite(summary.mean.low).any():
-        return "no interval, which takes the errors over at least 2 images"
-    if not origin.images:
-        return "intervals over the images"
-    return f"intervals over {images_text(origin.images, origin.split)}"
-
-
-# Replication over trained seeds.
-
-FEWEST_SEEDS = 3
-
-
-@result_type("kind-replication")
-class KindReplication(Result):
-    """Mean change by kind, replicated over trained seeds; a row for each kind and quantity."""
-
-    kind: Texts = column("Kind", "", "'conv', 'attention', 'mlp', ...")
-    quantity: Texts = column("Quantity", "", "identifier of what changes")
-    seeds: np.ndarray = column("Seeds", "", "number of trained networks")
-    negative: np.ndarray = column(
-        "Significantly negative", "", "number of networks whose mean change is below 0"
-    )
-    positive: np.ndarray = column(
-        "Significantly positive", "", "number of networks whose mean change is above 0"
-    )
-    mean: Estimated = estimate("Mean change", "", "mean over networks; Student's interval")
-
-    def sentences(self) -> Iterator[str | Finding]:
-        """A sentence for each kind and quantity."""
-        for i, number in enumerate(self.mean):
-            remark = "" if number.high < 0 or number.low > 0 else ", not significant"
-            if np.isnan(number.low):
-                remark = ", no interval"
-            text = interval_text(float(number), number.low, number.high, "+.3g")
-            yield (
-                f"{self.kind[i]} blocks, {CHANGES[str(self.quantity[i])].label}: "
-                f"mean change {text} over {self.seeds[i]} trained seeds "
-                f"({self.negative[i]} negative, {self.positive[i]} positive){remark}"
-            )
-
-
-def replicate_by_kind(summaries: Sequence[KindSummary]) -> KindReplication:
-    """Interval of the mean change of each kind over networks trained with different seeds."""
-    if len(summaries) < FEWEST_SEEDS:
-        raise InputError(
-            f"summaries must be of at least {FEWEST_SEEDS} trained seeds, got {len(summaries)}"
-        )
-    tables = [
-        {(k, q): i for i, (k, q) in enumerate(zip(s.kind, s.quantity, strict=True))}
-        for s in summaries
-    ]
-    keys = [key for key in tables[0] if all(key in table for table in tables)]
-    pairs = list(zip(summaries, tables, strict=True))
-    values = np.array([[float(s.mean[t[key]]) for key in keys] for s, t in pairs])
-    signs = np.array([[s.directions()[t[key]] for key in keys] for s, t in pairs])
-    return KindReplication(
-        kind=np.array([k for k, _ in keys], dtype=str),
-        quantity=np.array([q for _, q in keys], dtype=str),
-        seeds=np.full(len(keys), len(summaries)),
-        negative=(signs < 0).sum(0),
-        positive=(signs > 0).sum(0),
-        mean=mean(values.reshape(len(summaries), len(keys))),
-        provenance=summaries[0].provenance,
-    )

@@ -84,7 +84,7 @@ def estimate(
         unit: of the value; "%" for fractions shown as percent in answers.
         meaning: formula or definition.
         default: of a scalar.
-        **info: fields of `EstimateInfo`: `question`, `claim`, `over`, ...
+        **info: fields of `EstimateInfo`: `question`, `over`, ...
     """
     declared = EstimateInfo(label, unit, meaning, **info)
     metadata = {
@@ -274,7 +274,7 @@ class Result:
     @property
     def units_text(self) -> str:
         """What the answers are measured over."""
-        return self.images_text
+        return self.images_text if self.provenance.images else "the images"
 
     def answers(self) -> tuple[Answer, ...]:
         """The numbers of this result that models are compared by.
@@ -297,7 +297,7 @@ class Result:
         return np.arange(len(self))
 
     def reading(self, name: str, row: int) -> dict[str, Any]:
-        """Further fields of the `Answer` of an estimate, such as its verdict."""
+        """Further fields of the `Answer` of an estimate, such as what it means."""
         return {}
 
     def _answers_of(self, name: str, info: EstimateInfo) -> Iterator[Answer]:

@@ -227,43 +227,6 @@ class SeriesPerBlock(ValuedPerBlock):
 
 
 @result_shape
-class QuantilesPerBlock(Valued, PerBlock):
-    """Quantiles of a distribution for each block; a row for each block and probability.
-
-    A subclass whose blocks have several distributions names the column that tells them apart in
-    `series_name`. Figure: for each distribution the median against depth, and a band between
-    each pair of quantiles around it.
-    """
-
-    probability: np.ndarray = column(
-        "Probability", "", "fraction of the distribution below the quantile"
-    )
-
-    def sentences(self) -> Iterator[str | Finding]:
-        """Median and outermost quantiles of the first and of the last block."""
-        label = f"{in_sentence(self.value_info().label)}, median: "
-        for name, rows in self.series().items():
-            blocks = self.block[rows].tolist()
-            ends = (
-                self._quantiles(rows[self.block[rows] == block])
-                for block in dict.fromkeys((blocks[0], blocks[-1]))
-            )
-            yield f"{name + ': ' if name else ''}{label}{', '.join(ends)}{self.over()}"
-
-    def _quantiles(self, rows: Int[np.ndarray, "n"]) -> str:
-        """The median of a block, and its outermost quantiles."""
-        unit = f" {self.value_info().unit}" if self.value_info().unit else ""
-        rows = rows[np.argsort(self.probability[rows])]
-        low, high = rows[0], rows[-1]
-        middle = rows[np.argmin(abs(self.probability[rows] - 0.5))]
-        return (
-            f"{self.values[middle]:.3g}{unit} at {self.block[middle]} "
-            f"({self.probability[low]:.0%} to {self.probability[high]:.0%} quantile: "
-            f"{self.values[low]:.3g} to {self.values[high]:.3g})"
-        )
-
-
-@result_shape
 class BlockMatrix(Valued, PerBlock):
     """A value for each ordered pair of blocks, the first block changing slowest.
 
@@ -349,11 +312,20 @@ class Surface(Valued):
 
 @result_shape
 class Pictures(Valued):
-    """Several pictures of one size each; a row for each pixel. Figure: side by side."""
+    """Several pictures of one size each; a row for each pixel. Figure: side by side.
+
+    A subclass names the scale of colors in `scale`: "linear", or "log" over four decades.
+    """
+
+    scale: ClassVar[str] = "linear"
 
     picture: Texts = column("Picture", "", "name of the picture")
     row: np.ndarray = column("Row", "", "of the pixel, from 0 at the top")
     column: np.ndarray = column("Column", "", "of the pixel, from 0 at the left")
+
+    def has_figure(self, **_: Any) -> bool:
+        """Whether any pixel has a value."""
+        return bool(np.isfinite(self.values).any())
 
     def pictures(self) -> dict[str, Float[np.ndarray, "h w"]]:
         """Each picture as an array, by its name."""

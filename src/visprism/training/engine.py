@@ -13,7 +13,6 @@ from jaxtyping import Float
 from lightning_fabric import Fabric
 from lightning_fabric.strategies import DDPStrategy
 from torch import Tensor, nn
-from torch.nn.modules.batchnorm import _BatchNorm
 from torch.optim import Optimizer
 from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 
@@ -102,7 +101,7 @@ class Engine:
         Returns the sum of the losses of all images of the batch, at the weights before it.
         """
         recipe = self.recipe
-        self.wrapped = self.wrapped or self._wrap_ddp(batch, batch_images)
+        self.wrapped = self.wrapped or self._wrap_ddp(batch)
         for optimizer, factor in zip(self.optimizers, self._lr_factors, strict=True):
             for group in optimizer.param_groups:
                 group["lr"] = factor * lr
@@ -197,18 +196,16 @@ class Engine:
             # Gradients of a sharded model are reduced in every pass.
             postponed = number < len(passes) and not self.sharded
             with self.fabric.no_backward_sync(self.wrapped, enabled=postponed):
-                with explain_batchnorm_error(self.model, len(images), batch_images, count):
-                    loss = self._losses(self.wrapped, images, targets).sum()
+                loss = self._losses(self.wrapped, images, targets).sum()
                 self.fabric.backward(loss * (world_size() / batch_images))
             total += loss.detach()
         return add_up(total)
 
-    def _wrap_ddp(self, batch: Batch, batch_images: int) -> nn.Module:
+    def _wrap_ddp(self, batch: Batch) -> nn.Module:
         """The model in DDP, which must know whether the loss depends on every parameter."""
         model, count = self.model, self.recipe.grad_accum_steps
         images, targets = (tensor.tensor_split(count)[0] for tensor in batch)
-        explained = explain_batchnorm_error(model, len(images), batch_images, count)
-        with explained, self.fabric.autocast():
+        with self.fabric.autocast():
             unused = has_unused_parameters(model, lambda: self._losses(model, images, targets))
         self.fabric = make_fabric(self.compute, unused=any(gather(unused)))
         return self._wrap()
@@ -218,7 +215,15 @@ class Engine:
         targets = targets.to(self.fabric.device, non_blocking=True)
         if self.recipe.channels_last:
             images = images.contiguous(memory_format=torch.channels_last)
-        outputs = model(images)
+        try:
+            outputs = model(images)
+        except ValueError as error:
+            if "more than 1 value per channel" not in str(error):
+                raise
+            raise InputError(
+                f"each forward pass must have at least 2 images for BatchNorm: {error}. Change "
+                "batch_size or grad_accum_steps; the last batch counts too."
+            ) from error
         if self.teacher is None:
             return task_loss(outputs, targets)
         with torch.no_grad(), self.compute.autocast():
@@ -286,21 +291,3 @@ def has_unused_parameters(model: nn.Module, losses: Callable[[], Tensor]) -> boo
         for buffer, stored in zip(model.buffers(), before, strict=True):
             buffer.copy_(stored)
     return any(gradient is None for gradient in gradients)
-
-
-@contextmanager
-def explain_batchnorm_error(
-    model: nn.Module, images: int, batch_images: int, grad_accum_steps: int
-) -> Iterator[None]:
-    """Explain BatchNorm's error about a single value per channel, in one pass of a batch."""
-    try:
-        yield
-    except ValueError as error:
-        normed = any(isinstance(module, _BatchNorm) for module in model.modules())
-        if isinstance(error, InputError) or images > 1 or not normed:
-            raise
-        raise InputError(
-            f"each forward pass must have at least 2 images for BatchNorm, got 1 of a batch of "
-            f"{batch_images} images with grad_accum_steps={grad_accum_steps} on {world_size()} "
-            "processes. Change batch_size or grad_accum_steps; the last batch counts too."
-        ) from error

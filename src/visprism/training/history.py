@@ -9,8 +9,6 @@ from matplotlib.ticker import MaxNLocator, PercentFormatter
 from visprism.core.statistics import wilson
 from visprism.drawing.registry import figure
 from visprism.drawing.style import FAINT, KIND_COLORS, legend, tip
-from visprism.estimates import questions
-from visprism.estimates.answers import Answer
 from visprism.estimates.findings import Finding
 from visprism.estimates.text import number_of
 from visprism.table.result import Result, column, result_type, scalar
@@ -87,24 +85,6 @@ class History(Result):
                 f"NLL {self.ema_nll[row]:.3g}"
             )
         return training, *map(Finding, findings)
-
-    def answers(self) -> tuple[Answer, ...]:
-        """Test accuracy after the last epoch, with its interval over images."""
-        if not self.evaluated:
-            return ()
-        row = self.last_evaluation
-        low, high = self.accuracy_interval(row)
-        return (
-            Answer(
-                question=questions.TRAINED_ACCURACY.text,
-                quantity="test accuracy",
-                value=float(self.test_accuracy[row]),
-                low=low,
-                high=high,
-                unit="%",
-                over="images",
-            ),
-        )
 
 
 TRAIN, TEST, AVERAGE = (KIND_COLORS[kind] for kind in ("conv", "attention", "mlp"))

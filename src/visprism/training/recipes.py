@@ -135,7 +135,7 @@ def demo_resnet() -> Recipe:
     """ResNet-20 on the procedural shapes, in one pass over distinct images.
 
     Claim: see docs/data.md.
-    Run:   visprism demo
+    Run:   visprism train demo_resnet --data shapes --model resnet20 --out DIR
     """
     return _demo(limit=45_000, batch_size=500, lr=9e-4)
 
@@ -145,7 +145,7 @@ def demo_vit() -> Recipe:
     """ViT-Pico on the procedural shapes, in one pass over distinct images.
 
     Claim: see docs/data.md.
-    Run:   visprism demo
+    Run:   visprism train demo_vit --data shapes --model vit_pico_patch4_32 --out DIR
     """
     return replace(_demo(limit=45_000, batch_size=32, lr=2e-3), optimizer="muon")
 

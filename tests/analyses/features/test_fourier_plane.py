@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 import torch
-from maps import error_of, small_vit
+from maps import error_of
 from small_models import OneBlock
 
 from visprism import FourierPlane, dissect, observe
@@ -35,26 +35,6 @@ def test_the_branch_is_what_the_block_adds(images):
     np.testing.assert_allclose(error_of(result.relative, 5), error, atol=1e-4)
     np.testing.assert_allclose(np.unique(result.vertical), np.arange(-4, 4) / 4)
     np.testing.assert_allclose(np.unique(result.horizontal), np.arange(-3, 3) / 3)
-
-
-def test_a_head_is_its_part_of_what_is_projected():
-    model = small_vit(embed_dim=24, num_heads=3, reg_tokens=2)
-    model.blocks[0].attn.fused_attn = False
-    images = torch.randn(3, 3, 32, 32, generator=torch.Generator().manual_seed(0))
-    (result,) = observe(dissect(model, images[:2]), [images], [FourierPlane(maps="heads")])
-    projected = []
-    handle = model.blocks[1].attn.proj.register_forward_pre_hook(
-        lambda _module, args: projected.append(args[0].detach())
-    )
-    with handle, torch.no_grad():
-        model(images)
-    pictures = result.pictures()
-    assert len(pictures) == 2 * 3
-    tokens = projected[0][:, 3:].reshape(3, 4, 4, 3, 8)  # without class token and registers
-    for head in range(3):
-        level = FourierPlane().extract(tokens[:, :, :, head].permute(0, 3, 1, 2))
-        expected = (level - level[:, 2:3, 2:3]).mean(0)
-        np.testing.assert_allclose([*pictures.values()][3 + head], expected, atol=1e-4)
 
 
 def test_dead_channels_do_not_count(images):

@@ -70,31 +70,6 @@ def test_safetensors_hold_what_was_measured(pooled, tmp_path):
         assert np.array_equal(file.get_tensor("targets"), features.targets)
 
 
-def test_parquet_holds_what_was_measured(pooled, tmp_path):
-    parquet = pytest.importorskip("pyarrow.parquet")
-    _, _, features = pooled
-    save_features(features, np.arange(24), tmp_path / "f.parquet")
-    table = parquet.read_table(tmp_path / "f.parquet")
-    assert json.loads(table.schema.metadata[b"provenance"])["images"] == 24
-    assert table.num_rows == 24
-    assert table["target"].to_pylist() == features.targets.tolist()
-    assert table["position"].to_pylist() == list(range(24))
-    values = np.array(table["stem"].to_pylist(), dtype=np.float32)
-    assert np.array_equal(values, next(iter(features.features.values())))
-
-
-def test_files_that_cannot_be_written_are_refused_at_once(monkeypatch):
-    monkeypatch.setattr(
-        "visprism.analyses.features.intrinsic_dimension.find_spec", lambda _: None
-    )
-    for file, sentence in (
-        ("f.npy", "must end in .*, got f.npy"),
-        ("f.parquet", "need pyarrow"),
-    ):
-        with pytest.raises(vp.InputError, match=sentence):
-            vp.IntrinsicDimension(features=file)
-
-
 def test_a_study_writes_a_file_for_each_model_with_the_place_of_each_row(pooled, tmp_path):
     from safetensors.numpy import load_file
 

@@ -31,17 +31,13 @@ def network():
 
 @pytest.fixture
 def fields():
-    """`fields(model, images)`: sizes, and the map of each block as an array, by its name."""
+    """`fields(model, images)`: sizes, and the map of each block by its name, of sum 1."""
 
     def fields(model, images, **options):
         anatomy = dissect(model, images[:2])
         sizes, maps = receptive_field(anatomy, [images], num_blocks=99, **options)
-        arrays = {}
-        for name in dict.fromkeys(maps.block.tolist()):
-            rows = maps.select(maps.block == name)
-            shape = rows.row.max() + 1, rows.column.max() + 1
-            arrays[name] = rows.share.reshape(shape)
-        return sizes, arrays
+        pictures = maps.pictures()
+        return sizes, {n.split()[0]: map_ / map_.sum() for n, map_ in pictures.items()}
 
     return fields
 

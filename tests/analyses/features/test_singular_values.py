@@ -23,7 +23,6 @@ def test_the_ranks_of_two_values_by_hand():
     result = ranks(x)
     p = np.array([3, 1]) / 4
     assert result.token_rank.item() == pytest.approx(np.exp(-(p * np.log(p)).sum()))
-    assert result.token_participation.item() == pytest.approx(100 / 82)
     assert result.filled == pytest.approx(result.token_rank.item() / 2)  # of two channels
 
 
@@ -43,4 +42,3 @@ def test_agrees_with_the_decomposition_of_the_whole_matrix(noise):
         spectrum = values(torch.from_numpy(x), level=level)
         # A variance of 1e-8 beside a squared mean of 150 keeps six digits of float64.
         np.testing.assert_allclose(spectrum.relative, expected / expected[0], rtol=1e-5)
-        np.testing.assert_allclose(spectrum.share, expected**2 / (expected**2).sum(), rtol=1e-5)

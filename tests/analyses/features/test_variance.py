@@ -5,7 +5,7 @@ from functools import partial
 import numpy as np
 import pytest
 import torch
-from maps import error_of, measure
+from maps import error_of, measure, results_of
 
 from visprism import Variance
 
@@ -40,7 +40,7 @@ def test_a_block_that_moves_features_and_leaves_their_variance_changes_something
     x = noise(5, 3, 4, 4)
     result = variances(x, x.roll(1, 3), -x.roll(1, 3), x.flip(1))
     assert not [finding for finding in result.findings() if finding.code == "VP109"]
-    np.testing.assert_allclose(result.log_ratio[1:], 0, atol=1e-12)  # of which it says nothing
+    np.testing.assert_allclose(result.change[1:], 0, atol=1e-12)  # of which it says nothing
 
 
 def test_the_change_of_features_is_that_of_their_differences(noise):
@@ -58,11 +58,11 @@ def test_the_change_in_logs_is_the_mean_log_ratio_over_images(noise):
     ratio = np.log(after / before)
     squares = [(m.numpy() ** 2).mean((1, 2, 3)) for m in (x, y)]
     scale_free = ratio - np.log(squares[1] / squares[0])
-    result = variances(x, y)
-    for name, values in (("log_ratio", ratio), ("relative_log_ratio", scale_free)):
-        assert getattr(result, name)[1] == pytest.approx(values.mean())
+    by_kind = results_of(Variance(), x, y, kinds=["stem", "mlp"])[-1]
+    for row, values in enumerate((ratio, scale_free)):
+        assert by_kind.mean[row] == pytest.approx(values.mean())
         error = values.std(ddof=1) / 7**0.5
-        assert error_of(getattr(result, name), 7)[1] == pytest.approx(error)
+        assert error_of(by_kind.mean, 7)[row] == pytest.approx(error)
 
 
 def test_agrees_with_numpy(noise):

@@ -353,22 +353,19 @@ def test_early_and_late_are_halves_of_each_stage():
 
 
 @pytest.mark.parametrize(
-    ("kind", "stages", "verdict"),
+    ("kind", "stages", "reading"),
     [
-        ("conv", (-1, -1), "supports"),
-        ("conv", (1, 1), "contradicts"),
-        ("conv", (1, -3), "undecided"),
-        ("attention", (1, 1), "supports"),
+        ("conv", (-1, -1), "early blocks cost more"),
+        ("conv", (1, -3), "undecided (stages disagree)"),
+        ("attention", (1, 1), "late blocks cost more"),
     ],
 )
-def test_claim_c10_is_about_early_convolutions_and_late_attentions(kind, stages, verdict):
+def test_late_and_early_blocks_are_read_where_stages_agree(kind, stages, reading):
     drops = np.zeros((60, 4))
     drops[:, [1, 3]] = np.random.default_rng(0).normal(stages, 0.5, size=(60, 2))
     kinds = ablations([kind] * 4, drops, stages=[1, 1, 2, 2], images=60).by_kind()
     answers = {a.subject: a for a in kinds.answers()}
-    answer = answers.pop(f"{kind}, late minus early")
-    assert (answer.claim, answer.verdict) == ("C10", verdict)
-    assert not any(a.claim for a in answers.values())
+    assert answers[f"{kind}, late minus early"].reading == reading
     disagree = stages == (1, -3)
     assert any("stages disagree" in f.text for f in kinds.findings()) == disagree
 

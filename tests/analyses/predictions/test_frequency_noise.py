@@ -1,7 +1,5 @@
 """Laws of noise in frequency bands, and of the contrast of high and low frequencies."""
 
-from math import isnan
-
 import pytest
 import torch
 from classifiers_by_hand import Waves
@@ -148,18 +146,8 @@ def measured():
 
 def test_a_model_that_looks_at_high_frequencies_loses_accuracy_there(measured):
     _, result = measured
-    assert result.mixing == "conv"
     assert (result.contrast > 0.2).all()
     assert [a.reading for a in result.answers()] == ["high frequencies cost more accuracy"] * 2
-    assert not any(a.verdict for a in result.answers())  # claim C7 is about two models
-
-
-def test_a_model_at_chance_has_no_place_in_the_order_of_the_claim():
-    halves = [(x, torch.arange(len(x)) % 2) for x, _ in images()]
-    subject = subject_of(high_pass(), halves, preprocessing=standardized(1, 16))
-    _, result = FrequencyNoise(rms=0.05).measure(subject, Run())
-    assert result.mixing == ""
-    assert isnan(result.answers()[0].place)
 
 
 def test_both_kinds_of_noise_stand_side_by_side(measured):

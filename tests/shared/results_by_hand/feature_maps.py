@@ -1,7 +1,7 @@
 """Results of feature maps, written by hand."""
 
 import numpy as np
-from internals import SCALE_FREE, TO_LOWEST, TO_MEAN, VARIANCE, Estimated
+from internals import TO_LOWEST, TO_MEAN, Estimated
 
 from results_by_hand.base import (
     BLOCKS,
@@ -17,7 +17,6 @@ from visprism.results import (
     Costs,
     FieldSizes,
     HighFrequency,
-    KindReplication,
     KindSummary,
     PatchComponents,
     ReceptiveMaps,
@@ -69,7 +68,6 @@ def variances():
         variance=within([1.0, 2.0, 0.5, 0.25, 40.0], [0.1, 0.1, 0.05, 0.02, 1.0]),
         relative=within([0.5, 0.6, 0.3, 0.2, 0.9], 0.01),
         **NEIGHBORS,
-        **{name: CHANGES["change"] for name in ("log_ratio", "relative_log_ratio")},
         feature_change=np.array([np.nan, 0.5, np.nan, 0.3, 0.2]),
         dead_channels=np.zeros(5),
         provenance=PROVENANCE,
@@ -96,11 +94,9 @@ def receptive_maps():
     relative = np.tile([0.01, 0.1, 0.5, 0.05, 1.0, 0.0], 3) ** np.repeat([1, 2, 3], 6)
     return complete(
         ReceptiveMaps,
-        block=np.repeat(["stem", "conv1", "stages.2.blocks.17.attn"], 6),
-        depth=np.repeat([0.0, 0.25, 1.0], 6),
+        picture=np.repeat(["stem", "conv1", "stages.2.blocks.17.attn"], 6),
         row=np.tile([0, 0, 0, 1, 1, 1], 3),
         column=np.tile([0, 1, 2], 6),
-        share=relative / 2,
         relative=relative,
     )
 
@@ -114,7 +110,6 @@ def singular_values():
         level=np.tile(np.repeat(["tokens", "images"], 3), 5),
         rank=np.tile([1, 2, 3], 10),
         relative=relative,
-        share=relative**2 / 1.3,
     )
 
 
@@ -142,23 +137,10 @@ def kind_summary():
         blocks=np.array([3, 3, 1, 1]),
         falls=np.array([2, 1, 0, 0]),
         rises=np.array([0, 2, 1, 0]),
-        undecided=np.array([1, 0, 0, 1]),
         mean=Estimated(
             [-0.4, 0.1, 0.2, 0.0], [-0.9, 0.05, np.nan, -0.1], [0.1, 0.15, np.nan, 0.1]
         ),
         provenance=PROVENANCE,
-    )
-
-
-def kind_replication():
-    return complete(
-        KindReplication,
-        kind=np.array(["attention", "attention"]),
-        quantity=np.array([VARIANCE.id, SCALE_FREE.id]),
-        seeds=np.array([3, 3]),
-        negative=np.array([3, 1]),
-        positive=np.array([0, 0]),
-        mean=Estimated([-0.5, -0.1], [-0.7, -0.4], [-0.3, 0.2]),
     )
 
 
@@ -174,9 +156,7 @@ def similarity():
         cka=cka,
         biased=cka**0.5,
         null_deviation=np.full(25, 0.05),
-        defined=np.ones(25, dtype=bool),
         batches=2,
-        batch_size=4.0,
     )
 
 

@@ -152,12 +152,12 @@ def stability():
 
 def search_replacements():
     rows = [
-        ("", 0, 0, (0.90, 0.91, 0.92), True),
-        ("layer3.2", 1, 3, (0.93, 0.93, 0.94), True),
-        ("layer3.0", 2, 3, (0.92, 0.93, 0.93), False),
-        ("layer2.2", 2, 2, (0.94, 0.95, 0.95), True),
-        ("", 0, 0, (0.90, 0.90, 0.91), True),  # with new seeds
-        ("layer2.2", 2, 2, (0.93, 0.95, 0.94), True),
+        ("", 0, (0.90, 0.91, 0.92), True),
+        ("layer3.2", 1, (0.93, 0.93, 0.94), True),
+        ("layer3.0", 2, (0.92, 0.93, 0.93), False),
+        ("layer2.2", 2, (0.94, 0.95, 0.95), True),
+        ("", 0, (0.90, 0.90, 0.91), True),  # with new seeds
+        ("layer2.2", 2, (0.93, 0.95, 0.94), True),
     ]
     placements = ["", "layer3.2", "layer3.0,layer3.2", "layer2.2,layer3.2"]
     placements += ["", "layer2.2,layer3.2"]
@@ -169,11 +169,9 @@ def search_replacements():
         msas=np.repeat([row[1] for row in rows], 3),
         added=np.repeat([row[0] for row in rows], 3),
         placement=np.repeat(placements, 3),
-        stage=np.repeat([row[2] for row in rows], 3),
-        parameters=np.repeat([272_474, 250_000, 230_000, 240_000, 272_474, 240_000], 3),
         seed=np.concatenate([np.tile(np.arange(3), 4), np.tile(np.arange(3, 6), 2)]),
-        accuracy=np.concatenate([row[3] for row in rows]),
-        selected=np.repeat([row[4] for row in rows], 3),
+        accuracy=np.concatenate([row[2] for row in rows]),
+        selected=np.repeat([row[3] for row in rows], 3),
     )
 
 

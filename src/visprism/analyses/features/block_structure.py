@@ -41,16 +41,14 @@ class BlockStructure(Result):
     cka: np.ndarray = column(
         "Mean CKA", "", "debiased, mean of these pairs; NaN where a stage has only one block"
     )
-    expected: np.ndarray = column(
-        "Mean CKA at equal distance", "", "of all pairs of the model that are as far apart"
+    excess: np.ndarray = column(
+        "Excess CKA", "", "mean CKA minus the mean of all pairs of the model as far apart"
     )
-    excess: np.ndarray = column("Excess CKA", "", "mean CKA minus that at equal distance")
     score: Number = estimate(
         "Block structure: CKA within minus between stages, at equal distance",
         "",
         "interval by the jackknife over groups of batches; NaN if not available",
         question=questions.BLOCK_STRUCTURE,
-        claim="C9",
         over="batches",
         comparison="none",
     )
@@ -78,32 +76,29 @@ class BlockStructure(Result):
             reason = f"no interval: at least {FEWEST_BATCHES} batches are required"
             yield f"{text} (CKA within minus between stages; {reason})"
             return
-        verdict = "not significant"
+        meaning = "not significant"
         if low > 0 or high < 0:
             above, of = self._stages_above()
-            verdict = (
+            meaning = (
                 f"CKA is {'higher' if low > 0 else 'lower'} within stages than between, above "
                 f"that at equal distance in {above} of {of} stages"
             )
         yield (
             f"{text} (CKA within minus between {stages} stages, at equal distance): "
-            f"{verdict}; interval over {self.groups} groups of batches"
+            f"{meaning}; interval over {self.groups} groups of batches"
         )
 
     def answers(self) -> tuple[Answer, ...]:
-        """The score, by which claim C9 is judged."""
+        """The score, if there is one."""
         return super().answers() if np.isfinite(self.score) else ()
 
     def reading(self, name: str, row: int) -> dict[str, Any]:
-        """What the score says about claim C9, by the rule of `visprism claims`: above 0."""
+        """In how many stages CKA exceeds that at equal distance, of a significant score."""
         low, high = self.score.low, self.score.high
         if not (low > 0 or high < 0):
-            return {"verdict": "undecided"}
+            return {}
         above, stages = self._stages_above()
-        return {
-            "verdict": "supports" if low > 0 else "contradicts",
-            "reading": f"in {above} of {stages} stages",
-        }
+        return {"reading": f"in {above} of {stages} stages"}
 
     def _stages_above(self) -> tuple[int, int]:
         """Number of stages whose mean CKA exceeds that at equal distance, and of stages."""
@@ -132,7 +127,6 @@ def block_structure(
         other_stage=np.array([t for _, t in rows], dtype=int),
         pairs=np.array([c.sum() for c in chosen], dtype=int),
         cka=of_pairs,
-        expected=at_distance,
         excess=of_pairs - at_distance,
         score=Number(structure_score(cka, place, stage)) if score is None else score,
     )

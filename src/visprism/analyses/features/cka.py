@@ -93,25 +93,18 @@ class Similarity(BlockMatrix):
     cka: Estimated = estimate(
         "CKA",
         "",
-        "debiased: 1 for equal features, about 0 for unrelated ones; 0 if not defined",
+        "debiased: 1 for equal features, about 0 for unrelated ones; NaN where a block's "
+        "features are the same for all images",
     )
-    biased: Estimated = estimate(
-        "Biased CKA", "", "0 to 1, and above 0 for unrelated features; 0 if not defined"
-    )
+    biased: Estimated = estimate("Biased CKA", "", "0 to 1, and above 0 for unrelated features")
     null_deviation: np.ndarray = column(
         "Deviation of CKA of shuffled images",
         "",
         "standard deviation of debiased CKA over all orders of the images of the other block "
         "in each batch, in closed form; the mean is 0",
     )
-    defined: np.ndarray = column(
-        "Defined", "", "False where a block's features are the same for all images"
-    )
     kernel: str = scalar("Kernel", "", "'linear' or 'rbf'", default="linear")
     batches: int = scalar("Batches", "", "number of batches that were counted", default=0)
-    batch_size: float = scalar(
-        "Batch size", "", "mean number of images of a batch", default=0.0
-    )
     other_model: str = scalar(
         "Other model", "", "whose block the other is; empty if it is the same model", default=""
     )
@@ -158,7 +151,7 @@ class Similarity(BlockMatrix):
 
     def answers(self) -> tuple[Answer, ...]:
         """For two models, the mean over pairs of blocks with the most similar pair."""
-        return super().answers() if self.other_model and self.defined.any() else ()
+        return super().answers() if self.other_model and np.isfinite(self.cka).any() else ()
 
     def scalars(self) -> dict[str, float]:
         """The mean over pairs of different blocks."""
@@ -174,7 +167,7 @@ class Similarity(BlockMatrix):
 
     def _different_pairs(self) -> Bool[np.ndarray, "rows"]:
         """Each unordered pair of different blocks once; of two models every pair."""
-        chosen = self.matrix("defined").astype(bool)
+        chosen = np.isfinite(self.matrix())
         return (chosen if self.other_model else np.triu(chosen, k=1)).ravel()
 
     def block_structure(self, score: Number | None = None) -> BlockStructure:
@@ -202,7 +195,7 @@ class Similarity(BlockMatrix):
     def _counted(self) -> tuple[Int[np.ndarray, " m"], Int[np.ndarray, " m"]]:
         """Indices and stages of the blocks that count in the block structure."""
         rows = self.select(np.flatnonzero(self.block == self.other))
-        place = np.flatnonzero(rows.defined & (rows.kind != "stem"))
+        place = np.flatnonzero(np.isfinite(rows.cka) & (rows.kind != "stem"))
         return place, rows.stage[place]
 
 
@@ -304,7 +297,7 @@ class CKA(FeatureAnalysis):
         varies = unbiased > _NOTHING * biased
 
         def pairs(values: np.ndarray) -> np.ndarray:
-            values = np.where(np.outer(varies, varies), values, 0.0)
+            values = np.where(np.outer(varies, varies), values, np.nan)
             chosen = values[..., : len(first), -len(other) :]
             return chosen.reshape(*values.shape[:-2], -1)
 
@@ -315,16 +308,14 @@ class CKA(FeatureAnalysis):
             Estimated(pairs(scaled(np.tensordot(images, hsics[:, i], axes=1))), *_ends_of(v))
             for i, v in enumerate(values)
         )
-        defined = pairs(np.ones((len(varies), len(varies)))) > 0
+        defined = np.isfinite(cka)
         return Similarity(
             **pair_columns(first, other),
             cka=cka,
             biased=biased_cka,
             null_deviation=pairs(np.sqrt(variance)),
-            defined=defined,
             kernel=self.kernel,
             batches=len(images),
-            batch_size=float(images.mean()),
             other_model=other_model,
             mean=mean(values[0][:, defined].mean(1), _ends_of)
             if other_model and defined.any()
@@ -448,10 +439,10 @@ def _(
     names = list(dict.fromkeys(result.block.tolist()))
     table = {
         name: getattr(result, name).reshape(len(names), -1)
-        for name in (quantity, "defined", "stage", "other_stage", "other")
+        for name in (quantity, "stage", "other_stage", "other")
     }
     for (i, j), value in np.ndenumerate(table[quantity]):
-        defined = table["defined"][i, j]
+        defined = np.isfinite(value)
         color = SIMILARITY(UNIT(value)) if defined else FAINT
         number = f"{value:.2f}" if defined else "not defined"
         text = f"{names[i]} · {table['other'][i, j]} · {number}"
@@ -462,7 +453,7 @@ def _(
         ax.add_patch(cell)
     rows, columns = table[quantity].shape
     if max(rows, columns) <= _MOST_NUMBERS:
-        _numbers(ax, np.where(table["defined"], table[quantity], np.nan))
+        _numbers(ax, table[quantity])
     ax.set(xlim=(0, columns), ylim=(0, rows))
     _blocks(ax, ax.xaxis, table["other"][0], table["other_stage"][0])
     _blocks(ax, ax.yaxis, np.array(names), table["stage"][:, 0])

@@ -31,13 +31,7 @@ from visprism.estimates.findings import Finding
 from visprism.passes import profiles
 from visprism.passes.blocks import block_columns, grid_of
 from visprism.passes.features import Seen
-from visprism.table.kinds import (
-    ABSOLUTE,
-    TO_LOWEST,
-    TO_MEAN,
-    KindSummary,
-    summarize_by_kind,
-)
+from visprism.table.kinds import TO_LOWEST, TO_MEAN, KindSummary, summarize_by_kind
 from visprism.table.result import Result, column, estimate, result_type, scalar
 from visprism.table.shapes import ChangePerBlock, ScalarPerBlock, result_shape
 
@@ -71,18 +65,8 @@ class SpectrumColumns(ChangePerBlock):
         "log amplitude minus its value at the lowest frequency that is not 0; NaN if there is "
         "only one",
     )
-    log_amplitude_change: Estimated = estimate(
-        "Change of the log amplitude",
-        "",
-        "minus the previous block's value; NaN if grids differ",
-    )
     change: Estimated = estimate(
         "Change of Δ log amplitude", "", "minus the previous block's value; NaN if grids differ"
-    )
-    change_lowest: Estimated = estimate(
-        "Change of Δ log amplitude to the lowest frequency",
-        "",
-        "minus the previous block's value; NaN if grids differ",
     )
     profile: str = scalar(
         "Profile",
@@ -93,7 +77,6 @@ class SpectrumColumns(ChangePerBlock):
 
 
 _LEVELS = ("log_amplitude", "relative", "relative_lowest")
-_STEPS = ("log_amplitude_change", "change", "change_lowest")
 
 
 @result_type("spectrum")
@@ -194,8 +177,8 @@ class Fourier(FeatureAnalysis):
             for block, before in zip(blocks, neighbors.previous, strict=True)
         ]
         _, frequency = PROFILES[self.profile, self.protocol]
-        both = [np.concatenate(pair) for pair in zip(levels.values(), steps, strict=True)]
-        columns = columns_by_frequency(blocks, frequency, (*_LEVELS, *_STEPS), both)
+        columns = columns_by_frequency(blocks, frequency, _LEVELS, [*levels.values()])
+        columns["change"] = mean(np.concatenate([step[1] for step in steps], axis=1))
         for name, values in neighbors.columns().items():
             columns[name] = np.repeat(values, [step.shape[2] for step in steps])
         spectrum = Spectrum(
@@ -203,8 +186,8 @@ class Fourier(FeatureAnalysis):
             profile=self.profile,
             provenance=Provenance(protocol=self.protocol),
         )
-        absolute, to_mean, to_lowest = at_highest(steps)
-        changes = {TO_MEAN: to_mean, TO_LOWEST: to_lowest, ABSOLUTE: absolute}
+        _, to_mean, to_lowest = at_highest(steps)
+        changes = {TO_MEAN: to_mean, TO_LOWEST: to_lowest}
         by_kind = summarize_by_kind(changes, neighbors.kinds, neighbors.eligible)
         return spectrum, highest_rows(spectrum, HighFrequency), by_kind
 
@@ -260,7 +243,7 @@ def highest_rows(spectrum: Any, kind: type[R]) -> R:
 @figure(width=2.5, height=2.3, key=depth_bar, key_width=0.75, column="relative")
 def _(result: Spectrum, ax: Axes) -> Axes:
     """Log amplitude minus its value at frequency 0, a curve per block, colored by depth."""
-    spectra(ax, result, "relative", first_kind=True)
+    spectra(ax, result, "relative")
     ax.set(xlabel=f"{AXES[result.profile]} (π rad/pixel)", ylabel="Δ log amplitude")
     return ax
 

@@ -26,19 +26,15 @@ from visprism.table.result import Result, estimate, result_type, scalar
 from visprism.table.result import column as quantity
 from visprism.table.shapes import Pictures, picture_columns
 
-_SEES: dict[str, Sees] = {
-    "blocks": "feature maps",
-    "branches": "residual branches",
-    "heads": "heads",
-}
+_SEES: dict[str, Sees] = {"blocks": "feature maps", "branches": "residual branches"}
 
 
 @result_type("fourier-plane")
 class FrequencyPlanes(Pictures):
     """Log amplitude of feature maps by vertical and horizontal frequency; a row for each pair.
 
-    A picture is a block, or the output of a residual branch or of an attention head. The
-    frequency 0 is in the middle. Intervals are over images.
+    A picture is a block, or the output of a residual branch. The frequency 0 is in the middle.
+    Intervals are over images.
     """
 
     value_name = "relative"
@@ -49,7 +45,7 @@ class FrequencyPlanes(Pictures):
         "Log amplitude", "", "mean over images and channels of log |F|"
     )
     relative: Estimated = estimate("Δ log amplitude", "", "minus that at frequency 0")
-    parts: str = scalar("Parts", "", "'blocks', 'branches' or 'heads'")
+    parts: str = scalar("Parts", "", "'blocks' or 'branches'")
 
     def sentences(self) -> Iterator[str | Finding]:
         """Δ log amplitude of the first and last picture at the corner of the plane."""
@@ -65,7 +61,7 @@ class FrequencyPlanes(Pictures):
 
 @ANALYSES.register
 class FourierPlane(FeatureAnalysis):
-    """Log amplitude by vertical and horizontal frequency, of blocks, branches or heads."""
+    """Log amplitude by vertical and horizontal frequency, of blocks or branches."""
 
     name = "fourier-plane"
     source = "Park & Kim (2022), app. D.2, over the whole plane"
@@ -75,30 +71,27 @@ class FourierPlane(FeatureAnalysis):
         Section(
             FrequencyPlanes,
             "Fourier plane",
-            "Each picture is a block, a residual branch or an attention head: the log "
-            "amplitude of its feature maps minus that at frequency 0, which is in the middle. "
-            "Rows are vertical and columns horizontal frequencies. A bright cross is structure "
-            "along rows and columns, such as from patches.",
+            "Each picture is a block or a residual branch: the log amplitude of its feature "
+            "maps minus that at frequency 0, which is in the middle. Rows are vertical and "
+            "columns horizontal frequencies. A bright cross is structure along rows and "
+            "columns, such as from patches.",
             table=False,
         ),
     )
 
-    maps: Literal["blocks", "branches", "heads"] = option(
-        "blocks",
-        "feature maps: of blocks, of what residual branches add, or of attention heads",
+    maps: Literal["blocks", "branches"] = option(
+        "blocks", "feature maps: of blocks, or of what residual branches add"
     )
 
     @property
     def all_seen(self) -> tuple[Sees, ...]:
-        """Feature maps, residual branches or heads."""
+        """Feature maps or residual branches."""
         return (_SEES[self.maps],)
 
     def inapplicable(self, subject: Subject) -> str | None:
         """Models without the parts."""
         if self.maps == "branches" and not residual_branches(subject.anatomy):
             return "the model has no residual branch with an identity shortcut"
-        if self.maps == "heads" and (reason := subject.without_attention()) is not None:
-            return reason
         return super().inapplicable(subject)
 
     def extract(self, x: Float[Tensor, "b c h w"]) -> Float[Tensor, "b h w"]:

@@ -12,8 +12,6 @@ deep neural networks.
 import json
 from collections.abc import Sequence
 from dataclasses import asdict
-from importlib import import_module
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Literal
 
@@ -22,7 +20,6 @@ from jaxtyping import Float, Int64
 
 from visprism.analyses.base import ANALYSES, Analysis, Needs, Section, Sizes
 from visprism.analyses.subject import Subject
-from visprism.core.errors import InputError
 from visprism.core.files import atomic_write
 from visprism.core.options import option
 from visprism.core.run import Run
@@ -33,50 +30,25 @@ from visprism.passes.pooled import PooledFeatures, pooled_features
 from visprism.table.result import Result, column, estimate, result_type, scalar
 from visprism.table.shapes import ScalarPerBlock
 
-FORMATS = (".safetensors", ".parquet")
-
 
 def save_features(
     pooled: PooledFeatures, positions: Int64[np.ndarray, " n"], path: Path
 ) -> None:
-    """Write pooled features, whole or not at all; the suffix, of `FORMATS`, says the format.
+    """Write pooled features as safetensors, whole or not at all.
 
-    ``.safetensors`` holds one float32 array (images, channels) for each block by its name, the
-    index of each image in the data as ``positions`` and its class as ``targets``. ``.parquet``
-    has one row for each image: a list column for each block, ``position`` and ``target``. Both
-    hold the provenance as JSON in their metadata.
+    The file holds one float32 array (images, channels) for each block by its name, the index of
+    each image in the data as ``positions`` and its class as ``targets``; the provenance is JSON
+    in its metadata.
     """
+    from safetensors.numpy import save_file
+
     arrays = {block.name: values for block, values in pooled.features.items()}
-    metadata = {"provenance": json.dumps(asdict(pooled.provenance))}
-    rows = {"position": positions}
+    arrays["positions"] = positions
     if pooled.targets is not None:
-        rows["target"] = pooled.targets
-    if path.suffix == ".safetensors":
-        from safetensors.numpy import save_file
-
-        arrays |= {f"{name}s": values for name, values in rows.items()}
-        contiguous = {n: np.ascontiguousarray(a) for n, a in arrays.items()}
-        with atomic_write(path) as scratch:
-            save_file(contiguous, scratch, metadata=metadata)
-    else:
-        _save_parquet(path, arrays, rows, metadata)
-
-
-def _save_parquet(
-    path: Path,
-    arrays: dict[str, np.ndarray],
-    rows: dict[str, np.ndarray],
-    metadata: dict[str, str],
-) -> None:
-    pyarrow, parquet = import_module("pyarrow"), import_module("pyarrow.parquet")
-    columns = {
-        name: pyarrow.FixedSizeListArray.from_arrays(pyarrow.array(a.ravel()), a.shape[1])
-        for name, a in arrays.items()
-    }
-    columns |= {name: pyarrow.array(values) for name, values in rows.items()}
-    table = pyarrow.table(columns).replace_schema_metadata(metadata)
+        arrays["targets"] = pooled.targets
+    contiguous = {n: np.ascontiguousarray(a) for n, a in arrays.items()}
     with atomic_write(path) as scratch:
-        parquet.write_table(table, scratch)
+        save_file(contiguous, scratch, {"provenance": json.dumps(asdict(pooled.provenance))})
 
 
 _FEWEST = 20  # images; fewer give no useful estimate
@@ -126,21 +98,7 @@ class IntrinsicDimension(Analysis):
     pooling: Literal["mean", "class", "both"] = option(
         "mean", "features of an image: mean over the grid, class tokens, or both"
     )
-    features: str | None = option(
-        None, "file to write the pooled features to, ending in .safetensors or .parquet"
-    )
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.features is not None and Path(self.features).suffix not in FORMATS:
-            raise InputError(
-                f"features must end in {' or '.join(FORMATS)}, got {self.features}"
-            )
-        if (self.features or "").endswith(".parquet") and find_spec("pyarrow") is None:
-            raise InputError(
-                "Parquet files need pyarrow, which is not installed. Install "
-                "visprism[parquet], or write safetensors."
-            )
+    features: str | None = option(None, "file to write the pooled features to, as safetensors")
 
     def measure(self, subject: Subject, run: Run) -> Sequence[Result]:
         """Pool the features, estimate the dimension, and write the file.
@@ -162,18 +120,14 @@ class IntrinsicDimension(Analysis):
         )
         if self.features is not None:
             positions = subject.images.positions[: len(pooled)]
-            save_features(pooled, positions, self._file(subject))
+            name = "".join(c if c.isalnum() or c in "._-" else "_" for c in subject.name)
+            stem = self.features.removesuffix(".safetensors")
+            save_features(pooled, positions, Path(f"{stem}.{name}.safetensors"))
         return (result,)
 
     def inapplicable(self, subject: Subject) -> str | None:
         """With few images."""
         return super().inapplicable(subject) or subject.too_few_images(_FEWEST)
-
-    def _file(self, subject: Subject) -> Path:
-        """The file of one model: its name stands before the suffix."""
-        path = Path(self.features or "")
-        name = "".join(c if c.isalnum() or c in "._-" else "_" for c in subject.name)
-        return path.with_name(f"{path.stem}.{name}{path.suffix}")
 
 
 def twonn_dimension(points: Float[np.ndarray, "n d"]) -> tuple[float, float, float]:

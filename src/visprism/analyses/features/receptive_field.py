@@ -12,9 +12,6 @@ import numpy as np
 import torch
 from jaxtyping import Float
 from matplotlib.axes import Axes
-from matplotlib.colors import LogNorm
-from matplotlib.figure import Figure
-from matplotlib.ticker import FuncFormatter
 from torch import Tensor
 from torch.nn.functional import avg_pool2d
 
@@ -27,26 +24,21 @@ from visprism.core import processes
 from visprism.core.errors import InputError
 from visprism.core.options import option
 from visprism.core.run import DEFAULT_RUN, Run, stream
-from visprism.drawing.color_bars import caption, color_bar, framed, picture
 from visprism.drawing.depth import against_depth, from_zero, kinds_key
 from visprism.drawing.registry import figure
-from visprism.drawing.style import FAINT, INK
+from visprism.drawing.style import FAINT
 from visprism.estimates import questions
 from visprism.estimates.estimated import Estimated, mean
 from visprism.estimates.findings import Finding
 from visprism.passes.batches import Batch, blocks_on_grid, images_of, in_order
 from visprism.passes.blocks import block_columns, spread
 from visprism.passes.features import Arrays, Gathered
-from visprism.table.result import Result, Texts, estimate, result_type, scalar
+from visprism.table.result import Result, estimate, result_type, scalar
 from visprism.table.result import column as quantity
-from visprism.table.shapes import ScalarPerBlock
+from visprism.table.shapes import Pictures, ScalarPerBlock, picture_columns
 
 SIGMA = "\N{GREEK SMALL LETTER SIGMA}"
 _CELLS = 56  # most along a side of a map that is drawn
-_SCALE = LogNorm(1e-4, 1, clip=True)
-_COLORS = "magma"  # its lightness rises evenly, so it reads in gray too
-_GAP = 0.08  # between maps, of the width of one
-_LETTERS = 17  # that stand below one map
 
 
 @result_type("receptive-field")
@@ -120,26 +112,22 @@ class FieldSizes(ScalarPerBlock):
 
 
 @result_type("receptive-maps")
-class ReceptiveMaps(Result):
-    """Receptive fields as maps; one row for each cell, for some blocks spread over the depth.
+class ReceptiveMaps(Pictures):
+    """Receptive fields as maps, for some blocks spread over the depth; a row for each cell.
 
     A cell is one pixel, or a square of 2x2, 4x4, ... where the image has more than 56 a side.
     """
 
-    block: Texts = quantity("Block", "", "name of the block")
-    depth: np.ndarray = quantity(
-        "Normalized depth", "", "0 for the stem, 1 for the last block before the head"
-    )
-    row: np.ndarray = quantity("Row", "", "of the cell, counted in cells from the top")
-    column: np.ndarray = quantity("Column", "", "of the cell, counted in cells from the left")
-    share: np.ndarray = quantity(
-        "Fraction of the field", "", "the fractions of a block add up to 1"
-    )
+    value_name = "relative"
+    scale = "log"
+
     relative: np.ndarray = quantity(
-        "Relative to the strongest cell",
-        "",
-        "fraction over the fraction of the block's strongest cell",
+        "Relative to strongest", "", "weight of the cell over the weight of the strongest cell"
     )
+
+    def sentences(self) -> Iterator[str | Finding]:
+        """None: `FieldSizes` has the sizes in words."""
+        yield from ()
 
 
 @ANALYSES.register
@@ -164,7 +152,8 @@ class ReceptiveField(Analysis):
             ReceptiveMaps,
             "Receptive fields as maps",
             "Each picture shows how strongly the center position of a block depends on each "
-            "pixel, relative to the strongest one, on a logarithmic scale.",
+            "pixel, relative to the strongest one, on a logarithmic scale. The number below "
+            "is the depth of the block.",
             table=False,
         ),
     )
@@ -403,17 +392,9 @@ def _inside(image: tuple[int, int], middle: tuple[float, float], side: float) ->
 def maps_of(total: Mapping[Block, Float[np.ndarray, "h w"]], most: int) -> ReceptiveMaps:
     """The fields of at most `most` blocks, evenly spread, in cells."""
     chosen = spread(list(total), most)
-    cells = [_in_cells(total[block]) for block in chosen]
-    share = np.stack([c.ravel() / (c.sum() or np.nan) for c in cells])
-    row, column = np.indices(cells[0].shape).reshape(2, -1)
-    return ReceptiveMaps(
-        block=np.repeat([b.name for b in chosen], len(row)),
-        depth=np.repeat([b.depth for b in chosen], len(row)),
-        row=np.tile(row, len(chosen)),
-        column=np.tile(column, len(chosen)),
-        share=share.ravel(),
-        relative=(share / share.max(1, keepdims=True)).ravel(),
-    )
+    cells = {f"{b.name} ({b.depth:.2f})": _in_cells(total[b]) for b in chosen}
+    maps = {name: field / (field.max() or np.nan) for name, field in cells.items()}
+    return ReceptiveMaps(**picture_columns(maps, "relative"))
 
 
 def _in_cells(total: Float[np.ndarray, "h w"]) -> Float[np.ndarray, "rows columns"]:
@@ -442,42 +423,4 @@ def _(
         )
     from_zero(ax)
     ax.set_ylabel(result.infos()[quantity].heading)
-    return ax
-
-
-def strength_bar(figure: Figure | Axes, axes: Sequence[Axes]) -> None:
-    """A color bar at the side: weight of a pixel."""
-    bar = color_bar(
-        figure,
-        axes,
-        "Relative to strongest",
-        scale=_SCALE,
-        colors=_COLORS,
-        ticks=[1e-4, 1e-3, 1e-2, 1e-1, 1],
-        format=FuncFormatter(lambda value, _: f"{value:g}"),
-        aspect=12,
-        pad=0.01,
-    )
-    bar.ax.tick_params(which="minor", length=0)
-
-
-@figure(width=6.1, height=1.15, across=1, key=strength_bar, key_width=0.65)
-def _(result: ReceptiveMaps, ax: Axes) -> Axes:
-    """The maps side by side in forward order, each the whole image; below, names and depths."""
-    cells = result.row.max() + 1, result.column.max() + 1
-    width = cells[1] / cells[0]  # the image is 1 high, so that models of any size share axes
-    names = list(dict.fromkeys(result.block.tolist()))
-    step = (1 + _GAP) * width
-    for i, name in enumerate(names):
-        rows = result.select(result.block == name)
-        left = i * step
-        scale = {"norm": _SCALE, "cmap": _COLORS}
-        picture(ax, rows.relative.reshape(cells), left, width=width, **scale)
-        framed(ax, left, 0.0, width, 1.0, f"{name} · depth {rows.depth[0]:.2f}")
-        short = name if len(name) <= _LETTERS else f"…{name[1 - _LETTERS :]}"
-        for text, color, down in ((short, INK, 2), (f"{rows.depth[0]:.2f}", FAINT, 11)):
-            place = left + width / 2, 1.0
-            caption(ax, text, place, down=down, fontsize="small", color=color)
-    ax.set(xlim=(0, len(names) * step - _GAP * width), ylim=(1, 0))
-    ax.axis("off")
     return ax

@@ -46,33 +46,27 @@ class SingularSpectrum(PerBlock):
     relative: np.ndarray = column(
         "Singular value / largest", "", "NaN where the features do not vary"
     )
-    share: np.ndarray = column(
-        "Explained variance", "", "fraction of the variance in this direction"
-    )
 
     def effective_ranks(self) -> "EffectiveRanks":
         """How many directions the features of each block use, as one number.
 
-        With p the singular values over their sum, the effective rank is exp(-sum p log p); with
-        q the fractions of the variance, the participation ratio is 1 / sum q^2, in which weak
-        directions count less. Both are r for r equal singular values.
+        With p the singular values over their sum, the effective rank is exp(-sum p log p): r
+        for r equal singular values.
 
         Source: Roy and Vetterli (2007), The effective rank: a measure of effective
         dimensionality, eq. 1 to 4.
         """
         starts = np.flatnonzero((self.rank == 1) & (self.level == LEVELS[0]))
         names = self.block[starts].tolist()
-        ranks = np.array([[_ranks(self, name, level) for level in LEVELS] for name in names])
+        ranks = np.array([[_rank(self, name, level) for level in LEVELS] for name in names])
         channels = np.array([self.rank[self.block == name].max() for name in names])
-        filled = (ranks[:, 0, 0] / channels)[np.isfinite(ranks[:, 0, 0])]
+        filled = (ranks[:, 0] / channels)[np.isfinite(ranks[:, 0])]
         return EffectiveRanks(
             **{name: getattr(self, name)[starts] for name in BLOCK_COLUMNS},
             stream=self.select(starts).stream,
             channels=channels,
-            token_rank=ranks[:, 0, 0],
-            token_participation=ranks[:, 0, 1],
-            image_rank=ranks[:, 1, 0],
-            image_participation=ranks[:, 1, 1],
+            token_rank=ranks[:, 0],
+            image_rank=ranks[:, 1],
             filled=Number(filled[-1] if len(filled) else np.nan, missing=ONE_NUMBER),
             provenance=self.provenance,
         )
@@ -81,12 +75,11 @@ class SingularSpectrum(PerBlock):
 ONE_NUMBER = "one number for all images"
 
 
-def _ranks(values: SingularSpectrum, name: str, level: str) -> tuple[float, float]:
-    """Effective rank and participation ratio of one block."""
+def _rank(values: SingularSpectrum, name: str, level: str) -> float:
+    """Effective rank of one block."""
     rows = values.select((values.block == name) & (values.level == level))
     p = rows.relative / rows.relative.sum()
-    entropy = -(p * np.log(np.where(p > 0, p, 1))).sum()
-    return np.exp(entropy), 1 / (rows.share**2).sum()
+    return np.exp(-(p * np.log(np.where(p > 0, p, 1))).sum())
 
 
 @result_type("effective-ranks")
@@ -102,16 +95,10 @@ class EffectiveRanks(ScalarPerBlock):
         "",
         "exp(entropy) of the tokens' singular values, scaled to sum to 1",
     )
-    token_participation: np.ndarray = column(
-        "Participation ratio of tokens", "", "1 / sum of squared fractions of the variance"
-    )
     image_rank: np.ndarray = column(
         "Effective rank of images",
         "",
         "of the means over positions; less than the number of images",
-    )
-    image_participation: np.ndarray = column(
-        "Participation ratio of images", "", "of the means over positions"
     )
     filled: Number = estimate(
         "Effective rank of the last block's tokens / channels",
@@ -195,7 +182,6 @@ class SingularValues(FeatureAnalysis):
         variances = [np.stack([_variances(s) for s in seen.sums[block]]) for block in blocks]
         with np.errstate(invalid="ignore"):  # 0 / 0 where nothing varies
             relative = [np.sqrt(v / v[:, :1]).ravel() for v in variances]
-            share = [(v / v.sum(1, keepdims=True)).ravel() for v in variances]
         sizes = [v.shape[1] for v in variances]
         rows = [b for b, size in zip(blocks, sizes, strict=True) for _ in range(2 * size)]
         values = SingularSpectrum(
@@ -203,7 +189,6 @@ class SingularValues(FeatureAnalysis):
             level=np.concatenate([np.repeat(LEVELS, size) for size in sizes]),
             rank=np.concatenate([np.tile(np.arange(1, size + 1), 2) for size in sizes]),
             relative=np.concatenate(relative),
-            share=np.concatenate(share),
         )
         return values, values.effective_ranks()
 

@@ -1,4 +1,4 @@
-"""Token norms: quantiles by group of tokens, outliers, massive activations, attention sinks.
+"""Token norms: medians by group of tokens, outliers, massive activations, attention sinks.
 
 Sources: Darcet et al. (2024), Vision transformers need registers (outlier tokens); Sun et al.
 (2024), Massive activations in large language models, sec. 2; Gu et al. (2025), When attention
@@ -16,7 +16,6 @@ from torch import Tensor
 from visprism.analyses.base import ANALYSES, FeatureAnalysis, Section
 from visprism.anatomy.blocks.anatomy import Block
 from visprism.anatomy.blocks.attention import Attention, Weights
-from visprism.anatomy.trace.token_grids import OFF_GRID
 from visprism.core.devices import in_float64
 from visprism.core.options import option
 from visprism.estimates import questions
@@ -27,7 +26,7 @@ from visprism.passes.blocks import block_columns, grid_of
 from visprism.passes.features import Arrays, Extracts, Seen
 from visprism.passes.tokens import GROUPS, Tokens
 from visprism.table.result import Result, Texts, column, estimate, result_type, scalar
-from visprism.table.shapes import Pictures, QuantilesPerBlock, ScalarPerBlock, picture_columns
+from visprism.table.shapes import Pictures, ScalarPerBlock, SeriesPerBlock, picture_columns
 
 GROUP_NAMES = {
     "grid": "grid",
@@ -36,18 +35,12 @@ GROUP_NAMES = {
     "prefix": "prefix tokens",
 }
 MASSIVE = (100.0, 1000.0)  # absolute value, and multiple of the median; Sun et al. (2024)
-PROBABILITIES = (0.01, 0.25, 0.5, 0.75, 0.99)
-
-# Norms are counted in bins, 128 for each factor of 2: a quantile is off by 0.3% at most.
-_PER_OCTAVE = 128
-_LOWEST = -32  # log2 of the lowest bin; what lies below counts as 0
-_BINS = 64 * _PER_OCTAVE + 1
 _PICTURED = 6  # blocks whose outliers are pictured
 
 
-@result_type("token-norms")
-class TokenNormQuantiles(QuantilesPerBlock):
-    """Quantiles of the Euclidean norms of tokens, by block and group of tokens."""
+@result_type("token-norm-medians")
+class TokenNormMedians(SeriesPerBlock):
+    """Median Euclidean norm of the tokens of an image, by block and group of tokens."""
 
     value_name = "norm"
     series_name = "tokens"
@@ -58,8 +51,10 @@ class TokenNormQuantiles(QuantilesPerBlock):
         "'grid'; 'class token' and 'registers': off the grid, read by the head or not; "
         "'prefix tokens' where that is not known",
     )
-    norm: np.ndarray = column(
-        "Token norm", "", "Euclidean norm over channels; to 0.3%, over all images"
+    norm: Estimated = estimate(
+        "Token norm",
+        "",
+        "Euclidean norm over channels; median over the tokens of an image, mean over images",
     )
 
 
@@ -163,10 +158,7 @@ class MassiveActivations(ScalarPerBlock):
 
 @result_type("attention-sinks")
 class AttentionSinks(ScalarPerBlock):
-    """Attention that keys receive, mean over queries and heads; a row for each attention.
-
-    NaN where an attention has no keys of a group.
-    """
+    """Heads in which one key receives much of the attention; a row for each attention."""
 
     value_name = "sink_heads"
 
@@ -180,17 +172,6 @@ class AttentionSinks(ScalarPerBlock):
         "",
         "of a head, mean over queries; then mean over heads, windows and images",
     )
-    received_grid: np.ndarray = column("Received by the grid", "", "share of the attention")
-    received_class: np.ndarray = column(
-        "Received by class tokens", "", "share of the attention"
-    )
-    received_register: np.ndarray = column(
-        "Received by registers", "", "share of the attention"
-    )
-    received_prefix: np.ndarray = column(
-        "Received by prefix tokens", "", "of which it is not known what reads them; or padding"
-    )
-    uniform: np.ndarray = column("Uniform share", "", "1 / number of keys")
     threshold: float = scalar("Threshold", "", "share of the attention of a head")
     mean_sink_heads: Number = estimate(
         "Heads with an attention sink, mean over attentions", default=np.nan
@@ -223,12 +204,10 @@ class TokenNorms(FeatureAnalysis):
     passes = 2.0
     sections = (
         Section(
-            TokenNormQuantiles,
+            TokenNormMedians,
             "Token norms",
-            "Each line is the median norm of the tokens of one group, with bands from the 25% "
-            "to the 75% and from the 1% to the 99% quantile. The head reads class tokens and "
-            "not registers. A band that extends far upward indicates a few tokens of large "
-            "norm.",
+            "Each line is the median norm of the tokens of one group in an image, mean over "
+            "images, with its 95% interval. The head reads class tokens and not registers.",
         ),
         Section(
             OutlierTokens,
@@ -274,10 +253,13 @@ class TokenNorms(FeatureAnalysis):
 
         For n tokens (b, 2, n + 2): in the first row their norms, the largest absolute
         activation and the median one; in the second their groups, and channel and token of the
-        largest. For attention (b, 2 + p): see `_received`.
+        largest. For attention (b, 2): the largest share that one key receives, its mean over
+        queries, and the share of heads with a sink; both are means over heads and windows.
         """
         if isinstance(x, Weights):
-            return _received(x, self.sink_threshold)
+            largest = x.values.mean(dim=3).amax(dim=-1)  # b windows heads
+            sinks = (largest > self.sink_threshold).to(largest)
+            return torch.stack([largest.mean((1, 2)), sinks.mean((1, 2))], dim=1)
         off, grid = x.off_grid, x.grid
         norms = torch.cat([off.norm(dim=2), grid.norm(dim=1).flatten(1)], dim=1)
         sizes = torch.cat([off.flatten(1), grid.flatten(1)], dim=1).abs_()
@@ -295,32 +277,29 @@ class TokenNorms(FeatureAnalysis):
         return torch.stack([in_float64(row) for row in rows], dim=1)
 
     def by_image(self, extracts: Extracts) -> Arrays:
-        """The values of `_of_block` for a block, and of `_by_group` for an attention."""
+        """For a block `_of_block` and the median norm of each group; for an attention all."""
         values: Arrays = {}
         for source, extract in extracts.items():
-            array = extract.double().numpy()
+            values[source] = array = extract.double().numpy()
             if isinstance(source, Block):
                 values[source] = _of_block(array, self.outlier_threshold)
-            else:
-                codes = extracts[source.block][0, 1, :-2].numpy().astype(int)
-                values[source] = _by_group(array, codes[codes > 0])
+                norms, codes = _norms(array)
+                for code in np.unique(codes):
+                    medians = np.median(norms[:, codes == code], axis=1)
+                    values[GROUPS[code], source] = medians
         return values
 
     def sums(self, extracts: Extracts, batch: int, seed: int) -> Arrays:
-        """Counts of norms by group of tokens and bin, and of outliers by position."""
+        """Counts of outliers by position."""
         counts: Arrays = {}
         for block, extract in extracts.items():
             if isinstance(block, Block):
-                values = extract.double().numpy()
-                norms, codes = _norms(values)
-                for code in np.unique(codes):
-                    counts["norm", GROUPS[code], block] = _histogram(norms[:, codes == code])
-                outliers = _ratios(norms, codes) > self.outlier_threshold
-                counts["places", block] = outliers.sum(0)
+                ratios = _ratios(*_norms(extract.double().numpy()))
+                counts[block] = (ratios > self.outlier_threshold).sum(0)
         return counts
 
     def results(self, seen: Seen) -> Sequence[Result]:
-        """Quantiles, outliers and their places, massive activations; sinks if readable."""
+        """Medians, outliers and their places, massive activations; sinks if readable."""
         blocks = seen.blocks
         share, largest, log_ratio, on_prefix, massive, channel = (
             seen.stacked(i) for i in range(6)
@@ -342,32 +321,23 @@ class TokenNorms(FeatureAnalysis):
             channel_share=np.array([c.max() / c.sum() for c in counts]),
         )
         places, sinks = _places(seen, share.mean(0)), self._sinks(seen)
-        return _quantiles_of(seen.sums), outliers, *places, activations, *sinks
+        return _medians(seen), outliers, *places, activations, *sinks
 
     def _sinks(self, seen: Seen) -> Sequence[AttentionSinks]:
         sources = [key for key in seen.by_image if isinstance(key, Attention)]
         if not sources:
             return ()
         values = np.stack([seen.by_image[source] for source in sources], axis=2)
-        every = values.mean(0)
-        present = every[2 + len(GROUPS) :] > 0
-        received = np.where(present, every[2 : 2 + len(GROUPS)], np.nan)
-        names = [f"received_{group}" for group in GROUPS]
         return (
             AttentionSinks(
                 **block_columns([a.block for a in sources])
                 | {"block": np.array([a.name for a in sources])},
                 largest=mean(values[:, 0]),
                 sink_heads=mean(values[:, 1], fraction),
-                **dict(zip(names, received, strict=True)),
-                uniform=np.array([1 / a.geometry.keys.index.shape[1] for a in sources]),
                 threshold=self.sink_threshold,
                 mean_sink_heads=mean(values[:, 1].mean(1), fraction),
             ),
         )
-
-
-# Tokens of a block.
 
 
 def _norms(
@@ -408,24 +378,12 @@ def _of_block(
     return np.stack(columns, axis=1)
 
 
-def _histogram(norms: Float[np.ndarray, "b n"]) -> Int[np.ndarray, "bins"]:
-    with np.errstate(divide="ignore"):
-        bins = np.floor((np.log2(norms) - _LOWEST) * _PER_OCTAVE) + 1
-    return np.bincount(bins.clip(0, _BINS - 1).astype(int).ravel(), minlength=_BINS)
-
-
-def _quantiles_of(sums: Arrays) -> TokenNormQuantiles:
-    keys = [key for key in sums if key[0] == "norm"]
-    rows = [(block, group) for _, group, block in keys for _ in PROBABILITIES]
-    totals = [np.cumsum(sums[key]) for key in keys]
-    places = [np.ceil(np.array(PROBABILITIES) * total[-1]).clip(1) for total in totals]
-    bins = np.concatenate([np.searchsorted(*pair) for pair in zip(totals, places, strict=True)])
-    return TokenNormQuantiles(
-        **block_columns([block for block, _ in rows]),
-        tokens=np.array([GROUP_NAMES[group] for _, group in rows]),
-        probability=np.tile(PROBABILITIES, len(keys)),
-        # A fraction of the tokens does not exceed the middle of its bin.
-        norm=np.where(bins > 0, 2.0 ** (_LOWEST + (bins - 0.5) / _PER_OCTAVE), 0.0),
+def _medians(seen: Seen) -> TokenNormMedians:
+    keys = [key for key in seen.by_image if isinstance(key, tuple)]
+    return TokenNormMedians(
+        **block_columns([block for _, block in keys]),
+        tokens=np.array([GROUP_NAMES[group] for group, _ in keys]),
+        norm=mean(np.stack([seen.by_image[key] for key in keys], axis=1)),
     )
 
 
@@ -435,45 +393,9 @@ def _places(seen: Seen, share: Float[np.ndarray, "m"]) -> Sequence[OutlierPlaces
     pictured = [seen.blocks[i] for i in chosen if share[i] > 0]
     if not pictured:
         return ()
-    counts = {b.name: seen.sums["places", b].reshape(grid_of(b)) for b in pictured}
+    counts = {b.name: seen.sums[b].reshape(grid_of(b)) for b in pictured}
     shares = {name: count / seen.images for name, count in counts.items()}
     return (OutlierPlaces(**picture_columns(shares, "share")),)
-
-
-# Attention.
-
-
-def _received(x: Weights, sink_threshold: float) -> Float[Tensor, "b _"]:
-    """The largest share of the attention that one key receives, and the share of sink heads.
-
-    Both are means over heads and windows. Then follows, for each key off the grid, what it
-    receives; with windows, all such keys together. A key receives the mean of its weights over
-    queries.
-    """
-    received = x.values.mean(dim=3)  # b windows heads keys
-    largest = received.amax(dim=-1)
-    off = torch.from_numpy(x.attention.geometry.keys.index == OFF_GRID).to(received)
-    others = received.mean(dim=2) * off
-    if others.shape[1] == 1:
-        others = others[:, 0, off[0].bool()]
-    else:
-        others = others.sum(2).mean(1, keepdim=True)[:, : int(off.any())]
-    means = [largest.mean((1, 2)), (largest > sink_threshold).to(largest).mean((1, 2))]
-    return torch.cat([torch.stack(means, dim=1), others], dim=1)
-
-
-def _by_group(
-    values: Float[np.ndarray, "b _"], codes: Int[np.ndarray, "p"]
-) -> Float[np.ndarray, "b 10"]:
-    """What `_received` gives with the keys of each group added up, then their numbers."""
-    others = values[:, 2:]
-    if others.shape[1] != len(codes):  # keys that are not the tokens of the block: padding
-        codes = np.full(others.shape[1], GROUPS.index("prefix"))
-    groups = np.stack([others[:, codes == code].sum(1) for code in range(len(GROUPS))], axis=1)
-    groups[:, 0] = 1 - others.sum(1)
-    numbers = np.bincount(codes, minlength=len(GROUPS))
-    numbers[0] = 1
-    return np.concatenate([values[:, :2], groups, np.tile(numbers, (len(values), 1))], axis=1)
 
 
 def _not_negative(values: Float[np.ndarray, "n rows"]) -> Ends:

@@ -46,16 +46,6 @@ class Variances(ScalarPerBlock, ChangePerBlock):
         "",
         "variance over the previous block's variance, minus 1; NaN if grids differ",
     )
-    log_ratio: Estimated = estimate(
-        "Change of log variance",
-        "",
-        "mean over images of the log of the variance over the previous block's variance",
-    )
-    relative_log_ratio: Estimated = estimate(
-        "Change of log(variance / mean square)",
-        "",
-        "mean over images, minus the previous block's value; does not depend on scale",
-    )
     feature_change: np.ndarray = column(
         "Change of the features",
         "",
@@ -159,8 +149,6 @@ class Variance(FeatureAnalysis):
             variance=mean(values[:, :, 0]),
             relative=ratio(values[:, :, 0], values[:, :, 1]),
             change=ratio((values - before)[:, :, 0], before[:, :, 0]),
-            log_ratio=mean(changes[VARIANCE]),
-            relative_log_ratio=mean(changes[SCALE_FREE]),
             feature_change=np.where(alike, step**0.5, np.nan),
             dead_channels=np.array([(seen.sums[b] == seen.images).mean() for b in blocks]),
         )

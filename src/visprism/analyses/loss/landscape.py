@@ -22,7 +22,7 @@ from visprism.analyses.subject import Subject
 from visprism.core.options import option
 from visprism.core.run import DEFAULT_RUN, Run
 from visprism.drawing.color_bars import color_bar
-from visprism.drawing.losses import CHANCE_POSITION, LOSSES, LossScale
+from visprism.drawing.losses import CHANCE_POSITION, LOSSES, loss_scale
 from visprism.drawing.registry import figure, surface_of
 from visprism.drawing.shapes import value_bar
 from visprism.drawing.style import INK, SIMILARITY, STRIP, legend, tip
@@ -64,9 +64,14 @@ def loss_bar(figure: Figure | Axes, axes: Sequence[Axes]) -> None:
         value_bar(figure, axes)
         return
     scale: Any = losses[0].norm
+    chance = scale.linthresh
     bar = color_bar(figure, axes, LABELS["nll"], mappable=losses[0], aspect=22)
-    same = len({loss.norm.vmax for loss in losses}) == 1
-    bar.set_ticks(scale.ticks(), labels=scale.labels(numbers=same))
+    ticks = [f * chance for f in (0, 0.25, 0.5, 0.75, 1, 10, 100)]
+    labels = ["0", "¼ log K", "½ log K", "¾ log K", "log K", "10 log K", "100 log K"]
+    if len({loss.norm.vmax for loss in losses}) == 1:  # as many classes in all
+        labels = [f"{loss:.3g}" for loss in ticks]
+        labels[4] = f"log {np.exp(chance):.0f} = {labels[4]}"
+    bar.set_ticks(ticks, labels=labels)
     bar.ax.minorticks_off()
 
 
@@ -114,12 +119,13 @@ def _contour(ax: Axes, rows: LossSurface, quantity: Quantity, path: Projection |
         aspect="auto",
         label=LABELS[quantity],
     )
-    if isinstance(norm, LossScale):
+    if quantity == "nll":
         with np.errstate(invalid="ignore"):
             inside = np.where(np.isfinite(table), table, np.nanmax(table[np.isfinite(table)]))
-        fine = [f * norm.chance for f in _LEVELS]
+        chance = float(np.log(max(2, rows.classes)))
+        fine = [f * chance for f in _LEVELS]
         ax.contour(a, b, inside, levels=fine, colors="white", linewidths=0.4, alpha=0.7)
-        ax.contour(a, b, inside, levels=[norm.chance], colors=INK, linewidths=1.1)
+        ax.contour(a, b, inside, levels=[chance], colors=INK, linewidths=1.1)
     if path is not None:
         ax.plot(path.a, path.b, color="white", linewidth=2.2, label="_path")
         ax.plot(path.a, path.b, color=INK, linewidth=0.9, marker="o", markersize=2.2)
@@ -143,7 +149,7 @@ def _surface(ax: Axes, rows: LossSurface, quantity: Quantity) -> Axes:
     grid, edges = np.meshgrid(a, b), {"edgecolor": (0, 0, 0, 0.35), "linewidth": 0.25}
     cells = {"rstride": 1, "cstride": 1, "shade": False, **edges}
     space.plot_surface(*grid, height, facecolors=colors(height), **cells)
-    if isinstance(norm, LossScale):
+    if quantity == "nll":
         chance = np.full_like(height, CHANCE_POSITION)
         space.plot_wireframe(*grid, chance, rcount=1, ccount=1, color=INK, linewidth=0.8)
     space.view_init(38, -58)
@@ -193,7 +199,7 @@ def _slices(ax: Axes, result: LossSurface, quantity: Quantity) -> Axes:
 
 def _scale(rows: LossSurface, quantity: Quantity) -> tuple[Normalize, Colormap]:
     if quantity == "nll":
-        return LossScale(rows.classes), LOSSES
+        return loss_scale(rows.classes), LOSSES
     if quantity == "accuracy":
         return Normalize(0, 1), SIMILARITY
     return Normalize(float(rows.l2.min()), float(rows.l2.max())), SIMILARITY
@@ -245,7 +251,7 @@ def _(result: LossSurface) -> dict[str, Any] | None:
     """The NLL over the first plane, on the scale of the figures; None for lines."""
     if len(np.unique(result.b)) == 1:
         return None
-    scale = LossScale(result.classes)
+    scale = loss_scale(result.classes)
     height = np.ma.filled(scale(result.table("nll", int(result.pair[0]))), 1.0)
     cells = (height[1:, 1:] + height[1:, :-1] + height[:-1, 1:] + height[:-1, :-1]) / 4
     return {

@@ -16,9 +16,9 @@ from matplotlib.ticker import PercentFormatter
 from visprism.drawing.registry import figure
 from visprism.drawing.style import FAINT, INK, color_of, named_points
 from visprism.estimates import questions
-from visprism.estimates.answers import POINTS, Verdict
+from visprism.estimates.answers import POINTS
 from visprism.estimates.estimated import Estimated, mean, skewed
-from visprism.estimates.findings import Finding, at_chance, chance_findings
+from visprism.estimates.findings import Finding, chance_findings
 from visprism.estimates.text import points_text
 from visprism.table.result import Result, Texts, column, estimate, result_type, scalar
 
@@ -39,7 +39,6 @@ _REPLACEMENTS = {
     "shuffle": "the value for another image",
 }
 LATE_MINUS_EARLY = "late minus early"
-_EARLY_CONV, _LATE_ATTENTION = (f"{kind}, {LATE_MINUS_EARLY}" for kind in ("conv", "attention"))
 
 
 def experiment_text(part: str, replacement: str) -> str:
@@ -89,7 +88,7 @@ class KindAblations(Result):
         yield from chance_findings(self.baseline_accuracy, self.provenance, self.classes)
 
     def reading(self, name: str, row: int) -> dict[str, Any]:
-        """What is compared; of late minus early blocks the verdict on claim C10."""
+        """What is compared, and whether late or early blocks cost more."""
         part, comparison = str(self.ablated[row]), str(self.comparison[row])
         difference = "difference of mean accuracy drops" if " minus " in comparison else ""
         measure = f"{difference or 'mean accuracy drop'}, "
@@ -98,31 +97,8 @@ class KindAblations(Result):
             "quantity": f"{measure}, {comparison}",
             "measure": measure,
             "subject": comparison,
-            "claim": "C10" if comparison in (_EARLY_CONV, _LATE_ATTENTION) else "",
-            "verdict": self._shared_verdict(row),
             "reading": self._late_or_early(row),
         }
-
-    def _shared_verdict(self, row: int) -> Verdict:
-        """The verdict of ablated blocks and convolutions; undecided if they disagree."""
-        same = np.flatnonzero(self.comparison == self.comparison[row])
-        verdicts: set[Verdict] = {self._verdict(int(i)) for i in same}
-        return verdicts.pop() if len(verdicts) == 1 else "undecided"
-
-    def _verdict(self, row: int) -> Verdict:
-        """Claim C10: early convolutions and late attentions of a stage matter most.
-
-        None for a model whose accuracy is not significantly above chance.
-        """
-        if at_chance(self.baseline_accuracy, self.provenance.images, self.classes):
-            return ""
-        sign = {_EARLY_CONV: -1, _LATE_ATTENTION: 1}.get(str(self.comparison[row]))
-        if sign is None:
-            return ""
-        signs = {self._sign(i) for i in [row, *self._stages(row)]} - {0}
-        if len(signs) > 1 or not self._sign(row):
-            return "undecided"
-        return "supports" if self._sign(row) == sign else "contradicts"
 
     def _stages(self, row: int) -> list[int]:
         """The rows of the single stages of a row over all stages."""

@@ -56,7 +56,6 @@ ANSWERED = {
         "signed ECE (mean confidence - accuracy)",
         "%",
         question=questions.CONFIDENCE,
-        claim="C12",
     ),
 }
 _BIAS = 0.01  # ECE of a calibrated model from which on the number of images is too small

@@ -86,7 +86,6 @@ ALEXNET = {
 ALEXNET_SIZE, ALEXNET_CLASSES = (224, 224), 1000
 _ASKED: dict[str, Any] = {
     "question": questions.CORRUPTIONS,
-    "claim": "C11",
     "in_pixels": True,
     "default": nan,
 }

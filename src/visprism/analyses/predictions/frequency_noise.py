@@ -28,7 +28,6 @@ from visprism.analyses.predictions.bands import (
 )
 from visprism.analyses.predictions.perturbed import PerturbedAccuracy, drops_text
 from visprism.analyses.subject import Subject
-from visprism.anatomy.blocks.anatomy import Anatomy
 from visprism.core.errors import InputError
 from visprism.core.options import option
 from visprism.estimates import questions
@@ -41,7 +40,7 @@ from visprism.estimates.estimated import (
     proportion,
     skewed,
 )
-from visprism.estimates.findings import Finding, at_chance, chance_findings
+from visprism.estimates.findings import Finding, chance_findings
 from visprism.passes.perturbed import Paired, Pixels, PixelSpace, random_numbers
 from visprism.table.result import Result, Texts, column, estimate, result_type, scalar
 from visprism.table.shapes import Curve
@@ -52,7 +51,6 @@ PAPER_AMPLITUDE = 0.7  # that Park and Kim state for their figure; their code ha
 SPLIT = 0.5  # π rad/pixel; bands above it are "high", those below "low"
 EQUAL_ENERGY, PAPER = "equal energy", "paper"
 _ABOVE, _BELOW = "bands above 0.5 π rad/pixel", "bands below 0.5 π rad/pixel"
-_CLAIMED = ("attention", "conv")  # claim C7: what the model mixes by, from the lowest contrast
 
 
 def _mean_of(quantity: str, bands: str, unit: str, question: Any) -> Any:
@@ -106,8 +104,7 @@ class FrequencyContrasts(Result):
     """Accuracy drop at high minus low frequencies; one row for each kind of noise.
 
     The paper's noise is stronger at high frequencies, so that what holds only for it is a
-    statement about the strength of the noise. Claim C7 is about two models; the difference of
-    this contrast between them, under noise of equal energy, decides it.
+    statement about the strength of the noise.
     """
 
     row_names: ClassVar[tuple[str, ...]] = ("noise",)
@@ -117,31 +114,18 @@ class FrequencyContrasts(Result):
         f"difference of accuracy drops, {_ABOVE} minus bands below",
         POINTS,
         question=questions.NOISE_FREQUENCY,
-        claim="C7",
         in_pixels=True,
-    )
-    mixing: str = scalar(
-        "Mixing",
-        "",
-        "'attention' or 'conv', whichever most blocks of the model are; '' for neither, and at "
-        "chance level",
-        default="",
     )
 
     def reading(self, name: str, row: int) -> dict[str, Any]:
-        """Which frequencies cost more accuracy, and the model's place in the order of claim C7.
-
-        The claim says nothing about a model whose accuracy is not above chance.
-        """
+        """Which frequencies cost more accuracy."""
         contrast = self.contrast[row]
-        claimed = self.noise[row] == EQUAL_ENERGY and self.mixing in _CLAIMED
         words = "not significant" if np.isfinite(contrast.low) else ""
         if contrast.low > 0:
             words = "high frequencies cost more accuracy"
         elif contrast.high < 0:
             words = "low frequencies cost more accuracy"
-        place = float(_CLAIMED.index(self.mixing)) if claimed else nan
-        return {"reading": words, "place": place}
+        return {"reading": words}
 
 
 @ANALYSES.register
@@ -243,13 +227,11 @@ class FrequencyNoise(PerturbedAccuracy):
         first, contrasts = results[0], [result.contrast for result in results]
         if np.isnan(contrasts).any():
             return (first,)
-        guessing = at_chance(first.clean_accuracy, len(outcomes.correct), first.classes)
         joint = FrequencyContrasts(
             noise=np.array(
                 [PAPER if r.provenance.protocol == "paper" else EQUAL_ENERGY for r in results]
             ),
             contrast=mean(np.stack([np.asarray(c.by_unit) for c in contrasts], axis=1), skewed),
-            mixing="" if guessing else _mixing(subject.anatomy),
         )
         return first, joint
 
@@ -285,13 +267,6 @@ class FrequencyNoise(PerturbedAccuracy):
 
 
 frequency_noise = function_of(FrequencyNoise)
-
-
-def _mixing(anatomy: Anatomy) -> str:
-    """Kind of the blocks that mix positions, "attention" or "conv"; "" for as many of both."""
-    kinds = [block.kind for block in anatomy.blocks]
-    more = sum(kind in ("attention", "attention+mlp") for kind in kinds) - kinds.count("conv")
-    return "attention" if more > 0 else "conv" if more < 0 else ""
 
 
 def white_noise(

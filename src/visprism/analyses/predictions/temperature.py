@@ -38,7 +38,6 @@ class TemperatureScaling(Result):
         "",
         "divisor of the logits; above 1 for an overconfident model",
         question=questions.TEMPERATURE,
-        claim="C12",
         comparison="none",
     )
     folds: int = scalar("Folds", "", "of the cross-fitted effect", default=0)

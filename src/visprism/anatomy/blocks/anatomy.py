@@ -15,27 +15,14 @@ from visprism.anatomy.trace.operations import WORK
 from visprism.anatomy.trace.token_positions import Layout
 from visprism.core.errors import InputError
 from visprism.estimates.findings import Finding
-from visprism.table.result import Result, Texts, column, result_type, scalar
+from visprism.table.result import column, result_type, scalar
+from visprism.table.shapes import PerBlock
 
 
 @result_type("costs")
-class Costs(Result):
+class Costs(PerBlock):
     """Parameters and arithmetic of a model; one row per block, in forward order."""
 
-    block: Texts = column("Block", "", "name of the block in the model")
-    kind: Texts = column("Kind", "", "stem, conv, attention, mlp, ... or head")
-    stage: np.ndarray = column(
-        "Stage", "", "0 for the stem, then one more at each smaller spatial grid"
-    )
-    depth: np.ndarray = column(
-        "Normalized depth", "", "0 for the stem, 1 for the last block before the head"
-    )
-    subsampling: np.ndarray = column(
-        "Subsampling", "", "whether its spatial grid is smaller than the previous block's"
-    )
-    stream: np.ndarray | int = scalar(
-        "Stream", "", "0 for what everything passes through; parallel streams from 1", default=0
-    )
     channels: np.ndarray = column("Channels", "", "channels of its output")
     height: np.ndarray = column(
         "Height", "positions", "height of its spatial grid; 1 where its output has none"

@@ -8,15 +8,10 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
-import torch
-from jaxtyping import Float
-from torch import Tensor
-
 from visprism.anatomy.blocks.anatomy import Anatomy
 from visprism.anatomy.blocks.attention import Attention, Weights, attentions
 from visprism.anatomy.run.attention_operations import weighing
 from visprism.anatomy.run.interception import Call, fixed_image_size, intercept
-from visprism.anatomy.run.replaced_parts import weighted_values
 from visprism.core.errors import InputError
 
 T = TypeVar("T")
@@ -69,49 +64,3 @@ def attend(
     calls = {attention.node: reading(attention) for attention in watched}
     with fixed_image_size(anatomy), intercept(anatomy, calls=calls):
         yield collected
-
-
-# The output of each attention head as a feature map on the grid of its queries.
-
-ReadHeads = Callable[[Attention, Float[Tensor, "b heads c h w"]], None]
-
-
-@contextmanager
-def watch_heads(anatomy: Anatomy, read: ReadHeads) -> Iterator[tuple[Attention, ...]]:
-    """Inside, each forward pass gives `read` the outputs of all heads of each attention.
-
-    The output of a head is the sum of its values, weighted by its attention, before the
-    projection of all heads. Yields the attentions whose heads can be read.
-    """
-    reads, readable = {}, []
-    for attention in attentions(anatomy):
-        try:
-            node = weighted_values(anatomy, attention)
-        except InputError:
-            continue  # heads and projection are one operation
-        readable.append(attention)
-        reads[node.index] = _reader(attention, read)
-    if not readable:
-        raise InputError(
-            f"{type(anatomy.model).__name__} has no attention that exposes its heads"
-        )
-    with fixed_image_size(anatomy), intercept(anatomy, reads=reads):
-        yield tuple(readable)
-
-
-def _reader(attention: Attention, read: ReadHeads) -> Callable[[Tensor], None]:
-    geometry = attention.geometry
-    index = torch.from_numpy(geometry.queries.index)  # (windows, queries); below 0: off grid
-    height, width = geometry.queries.grid
-
-    def reader(out: Tensor) -> None:
-        values = (
-            geometry.weights(out).permute(0, 2, 4, 1, 3).flatten(3)
-        )  # (b, heads, c, windows * queries)
-        on_grid = (index >= 0).flatten().to(out.device)
-        places = index.flatten().to(out.device)[on_grid].long()
-        maps = values.new_zeros(*values.shape[:3], height * width)
-        maps[..., places] = values[..., on_grid]
-        read(attention, maps.unflatten(-1, (height, width)))
-
-    return reader

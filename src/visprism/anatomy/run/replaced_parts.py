@@ -80,7 +80,7 @@ def head_parts(blocks: Sequence[Block], anatomy: Anatomy) -> Parts:
         if attention.block not in blocks:
             continue
         try:
-            node = weighted_values(anatomy, attention)
+            node = _weighted_values(anatomy, attention)
         except InputError as error:
             reasons.append(str(error))
             continue
@@ -224,7 +224,7 @@ def _replace_head(
         yield
 
 
-def weighted_values(anatomy: Anatomy, attention: Attention) -> Node:
+def _weighted_values(anatomy: Anatomy, attention: Attention) -> Node:
     """The node that outputs all heads: the fused operation, or the last product."""
     graph, weights = anatomy.graph, anatomy.graph.nodes[attention.node]
     if weights.op == "scaled_dot_product_attention":

@@ -69,18 +69,6 @@ const setUpForm = async (form) => {
       pretrained: form.elements.random_weights.checked ? false : null,
     };
   };
-  const planned = find("#planned");
-  find("#plan").addEventListener("click", guarded(async () => {
-    planned.replaceChildren(make("p", { class: "faint" }, "Loading and timing the models."));
-    try {
-      const plan = await ask("api/plan", request());
-      planned.replaceChildren(make("h2", {}, `Plan: about ${Math.ceil(plan.seconds)} s`), make("pre", { tabindex: 0 }, plan.lines.join("\n")),
-        ...(plan.skipped.length ? [make("details", {}, make("summary", {}, `${plan.skipped.length} not measured`), make("ul", {}, ...plan.skipped.map((line) => make("li", {}, line))))] : []));
-    } catch (error) {
-      planned.replaceChildren();
-      throw error;
-    }
-  }));
   form.addEventListener("submit", guarded(async (event) => {
     event.preventDefault();
     const { name } = await ask("api/studies", request());
