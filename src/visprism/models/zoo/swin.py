@@ -8,7 +8,7 @@ from jaxtyping import Float
 from timm.models.swin_transformer import SwinTransformer, SwinTransformerBlock
 from torch import Tensor, nn
 
-from visprism.models.layers.heads import AttentionPool, Head, KeepsMLP, PatchEmbed
+from visprism.models.layers.heads import AttentionPool, Head, PatchEmbed, classifier_of
 from visprism.models.layers.window_attention import RelativeWindowAttention, head_width
 from visprism.models.zoo_registry import MODELS, check_per_stage
 
@@ -66,15 +66,6 @@ class SwinBlock(nn.Module):
         return x + self.drop_path2(self.mlp(self.norm2(x)))
 
 
-class Swin(KeepsMLP, SwinTransformer):
-    """timm's Swin, with a choice of heads."""
-
-    @property
-    def pooling(self) -> str:
-        """How tokens become one vector, in timm's words."""
-        return str(self.head.global_pool.pool_type)
-
-
 def swin(
     width: int,
     depths: Sequence[int],
@@ -91,7 +82,7 @@ def swin(
     head: Head = "gap",
     drop_path_rate: float = 0.0,
     mc_dropout: float = 0.0,
-) -> Swin:
+) -> SwinTransformer:
     """Four stages of attention in windows, every second block's shifted by half a window.
 
     Each head has its own bias for each relative position. Windows work on any grid and are
@@ -108,7 +99,7 @@ def swin(
     check_per_stage("num_heads", numbers, depths)
     for stage, number in enumerate(numbers):
         head_width(width * 2**stage, number, head_dim)
-    model = Swin(
+    model = SwinTransformer(
         img_size=img_size,
         patch_size=patch_size,
         in_chans=in_chans,
@@ -140,7 +131,7 @@ def swin(
             blocks[i] = SwinBlock(made, attention)
     model.init_weights()
     if head == "gap_mlp":
-        model.give_mlp("head.fc", num_classes)
+        model.set_submodule("head.fc", classifier_of(head, model.num_features, num_classes))
     if head == "attention_pool":
         model.head.register_module("global_pool", _GridPool(model.num_features))
     return model
