@@ -3,7 +3,8 @@
 Three ways take turns on the same tokens, as whole blocks (norm, attention, norm, MLP): ours;
 timm's Swin block of the same width, heads and grid, with windows of 4; and the way in which the
 code of "How do vision transformers work?" computes it, written anew: 1x1 convolutions on maps,
-and keys and values copied to every neighbor by unfold. The table has medians of the processor's time on one thread, and the memory that the backward pass waits for.
+and keys and values copied to every neighbor by unfold. The table has medians of the processor's
+time on one thread, and the memory that the backward pass waits for.
 Denormal numbers count as 0: timm's mask of -100 gives weights of exp(-100), which some
 processors multiply many times more slowly, so that the ratio would depend on the processor.
 
