@@ -213,7 +213,8 @@ def distances(near: Bool[np.ndarray, "h w"]) -> Float[np.ndarray, "h w"]:
 
     if not near.any():
         return np.full(near.shape, _FARTHEST, np.float32)
-    return ndimage.distance_transform_edt(~near).clip(max=_FARTHEST).astype(np.float32)
+    far = np.asarray(ndimage.distance_transform_edt(~near), np.float32)
+    return far.clip(max=_FARTHEST)
 
 
 def equalised(layer: Float[np.ndarray, "h w"]) -> Float[np.ndarray, "h w"]:

@@ -58,7 +58,7 @@ def mixer(
     model.stem = stem
     model.attn_pool = AttentionPool(width).pool if head == "attention_pool" else None
     if head == "gap_mlp":
-        model.head = classifier_of(head, width, num_classes)
+        model.set_submodule("head", classifier_of(head, width, num_classes))
     return model
 
 

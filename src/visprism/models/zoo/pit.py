@@ -158,7 +158,7 @@ def pit(
             block.register_module("attn", attention)
     model.attn_pool = AttentionPool(widths[-1]).pool if head == "attention_pool" else None
     if head == "gap_mlp":
-        model.head = classifier_of(head, widths[-1], num_classes)
+        model.set_submodule("head", classifier_of(head, widths[-1], num_classes))
     return model
 
 

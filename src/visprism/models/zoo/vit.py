@@ -79,7 +79,7 @@ def build_vit(
             block.attn = attention(width, num_heads, head_dim, **options)
         model.init_weights()
     if head == "gap_mlp":
-        model.head = classifier_of(head, width, num_classes)
+        model.set_submodule("head", classifier_of(head, width, num_classes))
         if isinstance(model, PooledDeiT):
             model.head_dist = classifier_of(head, width, num_classes)
     return model
