@@ -60,7 +60,7 @@ def loaded_checkpoint(path: Path, model: Any) -> Any:
     from visprism.models.state_dicts import read_state_dict
 
     if model is None and (path.parent / "config.json").is_file():
-        if path.suffix != ".json":  # Transformers alone reads the files of an index
+        if path.suffix != ".json":  # only Transformers reads the files of an index
             read_state_dict(path)  # says how a file is damaged
         loaded = load_model(f"hf:{path.parent}")
         state = loaded.model.state_dict()
