@@ -1,19 +1,17 @@
-"""What local and window attention cost: forward and backward of one block, beside other ways.
+"""What local attention costs: forward and backward of one block, beside other ways.
 
 Three ways take turns on the same tokens, as whole blocks (norm, attention, norm, MLP): ours;
-timm's Swin block of the same width, heads and grid (windows of 4 beside local attention); and
-the way in which the code of "How do vision transformers work?" computes it, written anew: 1x1
-convolutions on maps, explicit masks, rolled windows, one bias for all heads, and products by
-einsum (Swin), or keys and values copied to every neighbor by unfold (conv-ViT). The table has
-medians of the processor's time on one thread, and the memory that the backward pass waits for.
+timm's Swin block of the same width, heads and grid, with windows of 4; and the way in which the
+code of "How do vision transformers work?" computes it, written anew: 1x1 convolutions on maps,
+and keys and values copied to every neighbor by unfold. The table has medians of the processor's
+time on one thread, and the memory that the backward pass waits for.
 Denormal numbers count as 0: timm's mask of -100 gives weights of exp(-100), which some
 processors multiply many times more slowly, so that the ratio would depend on the processor.
 
     python benchmarks/attention.py            # prints the table
     python benchmarks/attention.py --write    # and writes benchmarks/results/attention.json
 
-Claim: a block with our windows takes at most 1.05 times the time of timm's; one with our local
-attention at most half of the other way's.
+Claim: a block with our local attention takes at most half the time of the other way's.
 """
 
 import argparse
@@ -35,7 +33,6 @@ from torch import Tensor, nn
 
 from visprism.core.provenance import revision
 from visprism.models.zoo.conv_vit import LocalAttention
-from visprism.models.zoo.swin import ShiftedWindowAttention, SwinBlock
 
 RESULTS = Path(__file__).parent / "results" / "attention.json"
 
@@ -102,57 +99,6 @@ def by_unfold(kernel: int, heads: int) -> Callable[[Tensor], Tensor]:
     return attention
 
 
-class ByEinsum(nn.Module):
-    """Shifted windows with masks made in every pass, and one bias for all heads."""
-
-    def __init__(self, window: int, heads: int) -> None:
-        super().__init__()
-        self.window, self.heads = window, heads
-        place = torch.stack(
-            torch.meshgrid(torch.arange(window), torch.arange(window), indexing="ij"), -1
-        ).flatten(0, 1)
-        self.offset = place[None] - place[:, None] + window - 1
-        self.bias = nn.Parameter(0.02 * torch.randn(2 * window - 1, 2 * window - 1))
-
-    def forward(self, qkv: Tensor) -> Tensor:
-        """The heads' outputs on the map."""
-        p, shift = self.window, self.window // 2
-        i, j = qkv.shape[2] // p, qkv.shape[3] // p
-        qkv = qkv.roll((-shift, -shift), dims=(2, 3))
-        windows = rearrange(qkv, "b c (i p) (j q) -> (b i j) (p q) c", p=p, q=p)
-        q, k, v = (
-            rearrange(part, "n t (g d) -> n g t d", g=self.heads)
-            for part in windows.chunk(3, 2)
-        )
-        mask = self.bias[self.offset[..., 0], self.offset[..., 1]] + self.masks(i, j)
-        mask = mask.repeat(len(qkv), 1, 1, 1)
-        scores = torch.einsum("n g s d, n g t d -> n g s t", q, k) * q.shape[-1] ** -0.5
-        out = torch.einsum("n g s t, n g t d -> n g s d", (scores + mask).softmax(-1), v)
-        out = rearrange(out, "(b i j) g (p q) d -> b (g d) (i p) (j q)", i=i, j=j, p=p, q=p)
-        return out.roll((shift, shift), dims=(2, 3))
-
-    def masks(self, i: int, j: int) -> Tensor:
-        """Minus infinity between the two sides that meet in the last windows."""
-        p, shift = self.window, self.window // 2
-        masks = torch.zeros(i, j, p, p, p, p)
-        late = torch.arange(p) >= p - shift
-        apart = late[:, None] != late[None, :]
-        masks[-1].masked_fill_(apart[None, :, None, :, None], -torch.inf)
-        masks[:, -1].masked_fill_(apart[None, None, :, None, :], -torch.inf)
-        return rearrange(masks, "i j p q s t -> (i j) 1 (p q) (s t)")
-
-
-def swin_blocks(grid: int, width: int, heads: int, window: int) -> tuple[nn.Module, nn.Module]:
-    """Ours and timm's, with the same weights."""
-    shape = {"window_size": window, "shift_size": window // 2}
-    theirs = SwinTransformerBlock(width, (grid, grid), heads, **shape)
-    made = SwinTransformerBlock(width, (grid, grid), heads, **shape)
-    pair, half = (window, window), (window // 2, window // 2)
-    ours = SwinBlock(made, ShiftedWindowAttention(width, heads, window=pair, shift=half))
-    ours.load_state_dict(theirs.state_dict())
-    return ours, theirs
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--repeats", type=int, default=15)
@@ -163,16 +109,11 @@ def main() -> None:
     torch.manual_seed(0)
     rows = []
     for kernel in (3, 5, 7):
-        _, theirs = swin_blocks(16, 192, 3, 4)
+        theirs = SwinTransformerBlock(192, (16, 16), 3, window_size=4, shift_size=2)
         ours = LocalBlock(192, 3, kernel)
         other = MapBlock(192, by_unfold(kernel, 3), 3)
         name = f"local {kernel}x{kernel}, grid 16, width 192"
         rows += measured(name, 8, 16, 192, (ours, theirs, other), arguments.repeats)
-    for grid, window in ((32, 4), (56, 7)):
-        ours, theirs = swin_blocks(grid, 96, 3, window)
-        other = MapBlock(96, ByEinsum(window, 3), 3)
-        name = f"window {window}, grid {grid}, width 96"
-        rows += measured(name, 4, grid, 96, (ours, theirs, other), arguments.repeats)
     print_table(rows)
     if arguments.write:
         RESULTS.parent.mkdir(exist_ok=True)

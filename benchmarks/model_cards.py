@@ -17,7 +17,7 @@ HEAD = """\
 # Model cards
 
 Small networks with pretrained weights ship inside the package, as 16-bit safetensors. Their
-names are `architecture.tag`, as in timm. They load without a network connection:
+names are `architecture.tag`. They load without a network connection:
 
 ```sh
 visprism models --trained
@@ -27,13 +27,9 @@ visprism examine resnet20 --pretrained --data cifar10 --out report   # its defau
 
 ```python
 from visprism import load_model
-import timm
 
-network = load_model("resnet20.cifar10")
-model = timm.create_model("visprism_resnet20.cifar10", pretrained=True)
+network = load_model("resnet20.cifar10").model
 ```
-
-With other `num_classes` or `in_chans` timm replaces the classifier and adapts the first layer.
 
 Accuracy, NLL and ECE come from the 16-bit weights on all test images, in fp32 on a CPU. The
 interval is the 95% Wilson interval over images, not over seeds: each network was trained once.

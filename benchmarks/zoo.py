@@ -20,7 +20,6 @@ import re
 import time
 from collections.abc import Iterable
 from contextlib import nullcontext
-from dataclasses import asdict
 from datetime import UTC, datetime
 from fnmatch import fnmatch
 from importlib.metadata import version
@@ -31,9 +30,9 @@ import torch
 from torch import Tensor, nn
 
 from visprism import MODELS
+from visprism.anatomy.trace.operation_counter import MacCounter
 from visprism.core.provenance import revision
 from visprism.models.zoo_registry import image_size
-from visprism.passes.forward_passes import model_cost
 
 RESULTS = Path(__file__).parent / "results" / "zoo.json"
 DOCUMENT = Path(__file__).parent.parent / "docs" / "models.md"
@@ -71,9 +70,16 @@ def measured(name: str, repeats: int) -> dict:
     with nullcontext() if repeats else torch.device("meta"):
         model = MODELS[name](num_classes=CLASSES[side]).eval()
         images = torch.zeros(BATCH[side], 3, side, side)
-        cost = model_cost(model, images, repeats=0)
+        with torch.no_grad(), MacCounter() as counter:
+            model(images[:1])
     speed = len(images) / seconds(model, images, repeats) if repeats else None
-    return {"name": name, "img_size": side, **asdict(cost), "images_per_second": speed}
+    return {
+        "name": name,
+        "img_size": side,
+        "parameters": sum(p.numel() for p in model.parameters()),
+        "macs": counter.macs,
+        "images_per_second": speed,
+    }
 
 
 @torch.no_grad()

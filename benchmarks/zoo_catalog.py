@@ -16,10 +16,10 @@ from pathlib import Path
 import torch
 
 from visprism import MODELS
+from visprism.anatomy.trace.operation_counter import MacCounter
 from visprism.cli.catalog import CATALOG, ZooEntry
 from visprism.core.files import write_text
 from visprism.models.zoo_registry import image_size
-from visprism.passes.forward_passes import model_cost
 
 FILE = Path(__file__).parent.parent / "src" / "visprism" / "models" / CATALOG
 
@@ -47,9 +47,11 @@ def entry_of(name: str) -> ZooEntry:
     side = image_size(name)
     with torch.device("meta"):
         model = MODELS[name]().eval()
-        cost = model_cost(model, torch.zeros(1, 3, side, side), repeats=0)
+        with MacCounter() as counter:
+            model(torch.zeros(1, 3, side, side))
+    parameters = sum(p.numel() for p in model.parameters())
     description = (MODELS[name].__doc__ or "").strip().partition("\n")[0]
-    return ZooEntry(name, description, cost.parameters, cost.macs, side)
+    return ZooEntry(name, description, parameters, counter.macs, side)
 
 
 if __name__ == "__main__":

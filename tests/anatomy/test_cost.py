@@ -30,6 +30,13 @@ def test_a_convolution_and_a_linear_map_by_hand():
     assert list(cost.width) == [16, 8, 1]
 
 
+def test_frozen_and_shared_parameters_count_once_and_statistics_do_not():
+    model = nn.Sequential(nn.Conv2d(3, 3, 1), nn.BatchNorm2d(3), nn.ReLU(), nn.Conv2d(3, 3, 1))
+    model[3].weight = model[0].weight
+    model[1].bias.requires_grad = False
+    assert cost_of(model, 4).distinct_parameters == 9 + 3 + 3 + 3 + 3
+
+
 @torch.inference_mode()
 @pytest.mark.parametrize(
     ("name", "options"),

@@ -6,7 +6,6 @@ from urllib.error import URLError
 
 import numpy as np
 import pytest
-from internals import NO_CLASS
 from PIL import Image
 from torchvision.datasets import CIFAR10, cifar
 
@@ -53,16 +52,6 @@ def test_imagenet_is_folders_and_is_not_resized_again(imagenet_c):
     (pixels, _) = batches(images, way, 2)[0]
     stored = np.array(Image.open(imagenet_c / "snow" / "2" / "cat" / "a.png"))
     np.testing.assert_allclose(pixels[0].permute(1, 2, 0) * 255, stored, atol=1e-3)
-
-
-def test_frames_of_sequences_have_no_labels(tmp_path):
-    frames = np.random.default_rng(0).integers(0, 256, (3, 7, 32, 32, 3), np.uint8)
-    np.save(tmp_path / "tilt.npy", frames)
-    images = load_data(f"cifar10_p:{tmp_path}?perturbation=tilt&frame=6")
-    assert (images.targets == NO_CLASS).all()
-    np.testing.assert_array_equal(np.array(images[2][0]), frames[2, 6])
-    with pytest.raises(InputError, match="frame of tilt must be 0 to 6, got 7"):
-        load_data(f"cifar10_p:{tmp_path}?perturbation=tilt&frame=7")
 
 
 def test_files_of_another_kind_are_refused(cifar_c):

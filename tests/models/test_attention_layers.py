@@ -1,8 +1,8 @@
-"""Laws of attention to neighbors, in windows and in shifted windows (src/visprism/models)."""
+"""Laws of attention to neighbors, and in windows (src/visprism/models)."""
 
 import pytest
 import torch
-from internals import LocalAttention, ShiftedWindowAttention, WindowAttention, stream
+from internals import LocalAttention, WindowAttention, stream
 from timm.layers import Attention
 from timm.models import swin_transformer
 
@@ -57,52 +57,6 @@ def test_a_neighborhood_of_the_whole_grid_is_global_attention(kernel):
     x = tokens(7, 6)
     expected = other(x.flatten(1, 2)).view_as(x)
     torch.testing.assert_close(attention(x), expected, rtol=0, atol=1e-10)
-
-
-@pytest.mark.parametrize(
-    ("grid", "window", "shift"),
-    [
-        ((7, 9), (4, 4), (2, 2)),
-        ((5, 10), (4, 3), (1, 2)),
-        ((9, 7), (4, 4), (0, 0)),
-        ((4, 8), (4, 4), (2, 2)),  # one window high: no shift there
-        ((3, 9), (4, 4), (2, 2)),  # lower than a window
-        ((2, 3), (7, 7), (3, 3)),  # smaller than a window
-    ],
-)
-def test_window_attention_is_its_definition(grid, window, shift):
-    attention = layer(
-        ShiftedWindowAttention, 6, 2, window=window, shift=shift, head_dim=2, qkv_bias=False
-    )
-    x = tokens(*grid, channels=6, batch=1)
-    sides = [min(side, length) for side, length in zip(window, grid, strict=True)]
-    starts = [
-        start if length > side else 0
-        for start, length, side in zip(shift, grid, sides, strict=True)
-    ]
-
-    def number(place):
-        return [(p - s) // side for p, s, side in zip(place, starts, sides, strict=True)]
-
-    def near(query, key):
-        return number(query) == number(key)
-
-    scores = attention.relative_scores
-    center = torch.roll(scores, (-(window[0] - 1), -(window[1] - 1)), dims=(1, 2))
-    expected = by_hand(attention, x, near, bias=center)
-    torch.testing.assert_close(attention(x), expected, rtol=0, atol=1e-10)
-
-
-@pytest.mark.parametrize("shift", [0, 3])
-def test_window_attention_is_that_of_timm_where_windows_divide_the_grid(shift):
-    block = swin_transformer.SwinTransformerBlock(
-        24, (14, 21), 3, window_size=7, shift_size=shift
-    ).double()
-    attention = ShiftedWindowAttention(24, 3, window=(7, 7), shift=(shift, shift)).double()
-    torch.nn.init.normal_(block.attn.relative_position_bias_table, generator=stream(0, "table"))
-    attention.load_state_dict(block.attn.state_dict())
-    x = tokens(14, 21, channels=24)
-    torch.testing.assert_close(attention(x), block._attn(x), rtol=0, atol=1e-10)
 
 
 @pytest.mark.parametrize(

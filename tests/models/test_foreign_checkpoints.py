@@ -3,14 +3,12 @@
 Tensors that are dropped or missing are logged.
 """
 
-import json
 from argparse import Namespace
 
 import numpy as np
 import pytest
 import timm
 import torch
-from safetensors.torch import save_file
 from torch import nn
 
 from visprism import InputError, load_checkpoint, load_model
@@ -154,63 +152,3 @@ def test_the_classifier_of_a_file_is_left_out_if_the_model_is_to_have_none(tmp_p
     loaded = load_model(f"timm:resnet10t?num_classes=0@{path}").model
     torch.testing.assert_close(loaded.conv1.state_dict(), trained.conv1.state_dict())
     assert "(fc.bias, fc.weight) is left out" in caplog.text
-
-
-def shards(folder, state, *, suffix="safetensors"):
-    """The index of two files with every other tensor."""
-    names = [f"model-0000{i + 1}-of-00002.{suffix}" for i in range(2)]
-    write = save_file if suffix == "safetensors" else torch.save
-    for i, name in enumerate(names):
-        write({k: state[k] for k in list(state)[i::2]}, folder / name)
-    places = {key: names[i % 2] for i, key in enumerate(state)}
-    path = folder / f"model.{suffix}.index.json"
-    path.write_text(json.dumps({"metadata": {"total_size": 1}, "weight_map": places}))
-    return path
-
-
-@pytest.mark.parametrize("suffix", ["safetensors", "bin"])
-def test_a_model_in_several_files_is_loaded_by_its_index(tmp_path, suffix):
-    trained, fresh = network(), network(1)
-    load_checkpoint(fresh, shards(tmp_path, trained.state_dict(), suffix=suffix))
-    assert_same_weights(fresh, trained)
-
-
-@pytest.mark.parametrize(
-    ("content", "sentence"),
-    [
-        ("{", "must be an index of a checkpoint"),
-        ("[" * 100_000, "must be an index of a checkpoint"),
-        (json.dumps({"weight_map": {"a": 300 * "b"}}), "must name files in its own folder"),
-        ('{"weight_map": {"a": ["b"]}}', "must be an index of a checkpoint"),
-        ('{"weight_map": {}}', "must name files in its own folder"),
-        ('{"weight_map": {"a": "/etc/passwd"}}', "files in its own folder"),
-        ('{"weight_map": {"a": "../a.bin"}}', "files in its own folder"),
-        ('{"weight_map": {"a": "b.safetensors"}}', r"1 do not exist \(b\.safetens"),
-    ],
-)
-def test_a_damaged_index_is_refused(tmp_path, content, sentence):
-    path = shards(tmp_path, network().state_dict())
-    path.write_text(content)
-    with pytest.raises(InputError, match=sentence):
-        load_checkpoint(network(1), path)
-
-
-def test_an_index_of_tensors_that_no_file_holds_is_refused(tmp_path):
-    path = shards(tmp_path, network().state_dict())
-    path.write_text(path.read_text().replace('"0.0.weight"', '"other"'))
-    with pytest.raises(InputError, match=r"1 tensors \(other\) that its files do not hold"):
-        load_checkpoint(network(1), path)
-
-
-def test_an_index_does_not_follow_links_out_of_its_folder(tmp_path):
-    (tmp_path / "other").mkdir()
-    path = shards(tmp_path / "other", network().state_dict())
-    inside = tmp_path / "inside"
-    inside.mkdir()
-    index = inside / path.name
-    index.write_text(path.read_text())
-    for shard in path.parent.iterdir():
-        if shard != path:
-            (inside / shard.name).symlink_to(shard)
-    with pytest.raises(InputError, match="must name files in its own folder"):
-        load_checkpoint(network(1), index)

@@ -7,7 +7,6 @@ from time import monotonic
 import pytest
 import timm
 import torch
-from safetensors.torch import save_file
 from timm.models.vision_transformer import checkpoint_filter_fn
 from torchvision.models import VisionTransformer
 
@@ -64,34 +63,6 @@ def test_a_repository_of_timm_names_no_file_of_this_machine(no_network, tmp_path
     (folder / "snapshots" / "0" / "config.json").write_text(json.dumps(config))
     with pytest.raises(InputError, match="configuration of someone/net is refused: model_args"):
         load_model("timm:hf-hub:someone/net")
-
-
-def efficientnet_names(model):
-    """The names of efficientnet_lite_pytorch, module by module in the order of its class."""
-    order = ["_conv_stem", "_bn0"]
-    number = 0
-    for stage in model.blocks:
-        for block in stage:
-            inverted = hasattr(block, "conv_pwl")
-            parts = ["_expand_conv", "_bn0"] if inverted else []
-            parts += ["_depthwise_conv", "_bn1", "_project_conv", "_bn2"]
-            order += [f"_blocks.{number}.{part}" for part in parts]
-            number += 1
-    order += ["_conv_head", "_bn1", "_fc"]
-    modules = list(dict.fromkeys(key.rpartition(".")[0] for key in model.state_dict()))
-    return dict(zip(modules, order, strict=True))
-
-
-def test_an_efficientnet_of_another_package_gives_its_logits(tmp_path):
-    """timm's `remap_state_dict` pairs tensors in their order; here names alone count."""
-    torch.manual_seed(0)
-    model = timm.create_model("tf_efficientnet_lite0").eval()
-    names = efficientnet_names(model)
-    parts = ((*key.rpartition("."), tensor) for key, tensor in model.state_dict().items())
-    theirs = {f"{names[module]}.{last}": tensor for module, _, last, tensor in parts}
-    save_file(dict(sorted(theirs.items())), tmp_path / "a.safetensors")
-    loaded = load_model(f"timm:tf_efficientnet_lite0@{tmp_path}/a.safetensors").model
-    torch.testing.assert_close(loaded.state_dict(), model.state_dict(), rtol=0, atol=0)
 
 
 def test_position_embeddings_of_another_image_size_are_resampled_as_timm_does(tmp_path, caplog):

@@ -47,11 +47,13 @@ def test_dissect_finds_its_blocks(family, counts):
 
 
 @pytest.mark.parametrize("head", ["gap", "gap_mlp", "attention_pool"])
-@pytest.mark.parametrize("family", ["vit", "conv_vit", "swin", "mixer"])
+@pytest.mark.parametrize("family", ["vit", "deit", "conv_vit", "pit", "swin", "mixer"])
 def test_every_head_gives_logits_that_depend_on_the_image(family, head):
     build = {
         "vit": lambda: vit(64, 1, head=head, depth=1, **SMALL),
+        "deit": lambda: deit(64, 1, head=head, depth=1, **SMALL),
         "conv_vit": lambda: conv_vit(64, 1, head=head, depth=1, **SMALL),
+        "pit": lambda: pit(64, (1,), (1,), 2, head=head, **SMALL),
         "swin": lambda: swin(64, (1,), (1,), head=head, window=4, **SMALL),
         "mixer": lambda: mixer(64, head=head, depth=1, **SMALL),
     }[family]

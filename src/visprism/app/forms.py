@@ -219,13 +219,12 @@ def _models() -> dict[str, list[str]]:
     from torchvision import models as torchvision_models
 
     from visprism.models.pretrained import pretrained_cards
-    from visprism.models.timm_entries import PREFIX
     from visprism.models.zoo_registry import MODELS
 
     torchvision = torchvision_models.list_models(module=torchvision_models)
     return {
         "trained": sorted(pretrained_cards()),
         "zoo": list(MODELS),
-        "timm": [f"timm:{name}" for name in timm.list_models(exclude_filters=f"{PREFIX}*")],
+        "timm": [f"timm:{name}" for name in timm.list_models()],
         "torchvision": [f"torchvision:{name}" for name in torchvision],
     }

@@ -1,12 +1,14 @@
 """``visprism models``, ``data`` and ``anatomy``: what there is, and what models consist of."""
 
 import csv
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from fnmatch import fnmatch
 from importlib.metadata import entry_points
 from importlib.util import find_spec
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 from visprism.cli.arguments import (
@@ -128,13 +130,27 @@ class Models(Printing):
     def _cost(self, name: str) -> dict[str, Any]:
         import torch
 
+        from visprism.anatomy.trace.operation_counter import MacCounter
         from visprism.models.loading import load_model
-        from visprism.passes.forward_passes import model_cost
 
         loaded = load_model(name, pretrained=False)
-        size = loaded.preprocessing.size
-        cost = model_cost(loaded.model, torch.zeros(self.batch_size, 3, *size))
-        return {"model": name, "image": size, **asdict(cost)}
+        model, size = loaded.model, loaded.preprocessing.size
+        images = torch.zeros(self.batch_size, 3, *size)
+        times = []
+        with torch.no_grad():
+            with MacCounter() as counter:  # and the model warms up
+                model(images[:1])
+            for _ in range(3):
+                start = time.perf_counter()
+                model(images)
+                times.append(time.perf_counter() - start)
+        return {
+            "model": name,
+            "image": size,
+            "parameters": sum(p.numel() for p in model.parameters()),
+            "macs": counter.macs,
+            "images_per_second": len(images) / median(times),
+        }
 
 
 def _require(names: list[Any], pattern: str | None) -> list[Any]:

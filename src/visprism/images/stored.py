@@ -1,4 +1,4 @@
-"""CIFAR, and stored sets of corrupted images: CIFAR-10-C, CIFAR-100-C, ImageNet-C, CIFAR-10-P.
+"""CIFAR, and stored sets of corrupted images: CIFAR-10-C, CIFAR-100-C, ImageNet-C.
 
 The images of ImageNet-C have been resized to 256 and cropped to 224 before they were corrupted.
 A model's own preprocessing would do both once more, which blurs the corruption, so stored sets
@@ -18,7 +18,7 @@ from PIL import Image
 from visprism.core.errors import InputError
 from visprism.images.corruptions.severities import check_severity
 from visprism.images.folders import folder
-from visprism.images.image_set import DATA, NO_CLASS, ImageSet, chosen_split
+from visprism.images.image_set import DATA, ImageSet, chosen_split
 
 _CIFAR10 = (
     "airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck",
@@ -91,25 +91,6 @@ def imagenet_c(
         raise InputError(_missing("imagenet_c", root, missing, available))
     images = folder(str(root / corruption / str(severity)))
     return replace(images, source=f"imagenet_c:{path}", framed=True)
-
-
-@DATA.register
-def cifar10_p(
-    path: str, *, split: str | None = None, perturbation: str = _NOISE, frame: int = 0
-) -> ImageSet:
-    """CIFAR-10-P, from DIR with PERTURBATION.npy; one frame of each sequence, from 0.
-
-    It comes without labels: each target is `NO_CLASS`, and predictions are compared with each
-    other.
-    """
-    chosen_split(("test",), split, "cifar10_p")
-    frames = _array("cifar10_p", Path(path).expanduser(), perturbation, 5)
-    if not 0 <= frame < frames.shape[1]:
-        raise InputError(
-            f"frame of {perturbation} must be 0 to {frames.shape[1] - 1}, got {frame}"
-        )
-    targets = np.full(len(frames), NO_CLASS)
-    return _array_set(f"cifar10_p:{path}", (), targets, lambda i: frames[i, frame])
 
 
 def stored_conditions(spec: str) -> list[str]:

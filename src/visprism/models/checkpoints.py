@@ -80,13 +80,6 @@ _log = logging.getLogger(__name__)
 
 _TABLES = ("pos_embed", "pos_embedding", "position_embeddings")  # ends of their names
 _PREFIX_TOKENS = (0, 1, 2, 5)  # none, class, distillation, four registers
-# Modules of EfficientNet-PyTorch (Melas-Kyriazi), and timm's.
-_ENDS = {"_conv_stem": "conv_stem", "_bn0": "bn1", "_conv_head": "conv_head"}
-_ENDS |= {"_bn1": "bn2", "_fc": "classifier"}
-_SEPARABLE = {"_depthwise_conv": "conv_dw", "_bn1": "bn1", "_project_conv": "conv_pw"}
-_SEPARABLE |= {"_bn2": "bn2", "_se_reduce": "se.conv_reduce", "_se_expand": "se.conv_expand"}
-_INVERTED = _SEPARABLE | {"_expand_conv": "conv_pw", "_bn0": "bn1", "_bn1": "bn2"}
-_INVERTED |= {"_project_conv": "conv_pwl", "_bn2": "bn3"}
 
 
 def converted(state: State, model: nn.Module, path: Path) -> State:
@@ -94,8 +87,6 @@ def converted(state: State, model: nn.Module, path: Path) -> State:
     expected = model.state_dict()
     if _fits(state, expected):
         return state
-    if "_conv_stem.weight" in state:
-        return _efficientnet(state, model)
     resampled = _resampled(state, model, path)
     if _fits(resampled, expected):
         return resampled
@@ -161,24 +152,6 @@ def _resampled(state: State, model: nn.Module, path: Path) -> State:
 def _square(length: int) -> tuple[int, int] | None:
     side = isqrt(max(length, 0))
     return (side, side) if side and side * side == length else None
-
-
-def _efficientnet(state: State, model: nn.Module) -> State:
-    """EfficientNets of the packages efficientnet_pytorch and efficientnet_lite_pytorch."""
-    stages = getattr(model, "blocks", ())
-    blocks = [(i, j, block) for i, stage in enumerate(stages) for j, block in enumerate(stage)]
-    renamed = {}
-    for key, tensor in state.items():
-        inside = re.fullmatch(r"_blocks\.(\d+)\.(\w+)\.(\w+)", key)
-        outside = re.fullmatch(r"(\w+)\.(\w+)", key)
-        if inside and int(inside[1]) < len(blocks):
-            i, j, block = blocks[int(inside[1])]
-            names = _INVERTED if hasattr(block, "conv_pwl") else _SEPARABLE
-            key = f"blocks.{i}.{j}.{names.get(inside[2], inside[2])}.{inside[3]}"
-        elif outside:
-            key = f"{_ENDS.get(outside[1], outside[1])}.{outside[2]}"
-        renamed[key] = tensor
-    return renamed
 
 
 _COUNTER = "num_batches_tracked"  # of BatchNorm, which nothing but training reads

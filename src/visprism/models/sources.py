@@ -24,7 +24,6 @@ from visprism.core.errors import InputError
 from visprism.core.preprocessing import NORMALIZATIONS, Preprocessing
 from visprism.models.data_configs import from_attributes, from_image_processor, from_torchvision
 from visprism.models.spec import ModelSpec, Source, explain_unknown_argument, unknown_model
-from visprism.models.timm_entries import PREFIX
 from visprism.models.zoo_registry import MODELS, image_size
 
 _REGISTERED = re.compile(r"[\w.-]+")  # a name of the zoo, timm or torchvision
@@ -114,13 +113,12 @@ Built = tuple[nn.Module, Preprocessing, str]
 
 
 def names_elsewhere() -> list[str]:
-    """Every model that timm and torchvision list, with its prefix; the zoo's are not theirs."""
+    """Every model that timm and torchvision list, with its prefix."""
     import timm
     from torchvision import models
 
     torchvision = models.list_models(module=models)
-    timms = timm.list_models(exclude_filters=f"{PREFIX}*")
-    return [f"timm:{n}" for n in timms] + [f"torchvision:{n}" for n in torchvision]
+    return [f"timm:{n}" for n in timm.list_models()] + [f"torchvision:{n}" for n in torchvision]
 
 
 def _timm(spec: ModelSpec, *, pretrained: bool) -> Built:

@@ -1,8 +1,7 @@
 """State dicts: tensors by name, from a file in any of the usual formats.
 
 A ``.safetensors`` file can hold tensors only. Any other file is read by torch with
-``weights_only=True``, which refuses a pickle that would call a function. An index, as
-``model.safetensors.index.json``, names the files that hold parts of a model.
+``weights_only=True``, which refuses a pickle that would call a function.
 """
 
 import logging
@@ -11,7 +10,7 @@ import warnings
 from argparse import Namespace
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, TypedDict
+from typing import Any
 
 import numpy as np
 import torch
@@ -20,11 +19,10 @@ from safetensors.torch import load_file
 from torch import Tensor
 
 from visprism.core.errors import DamagedError, InputError, printable
-from visprism.core.files import check_uncompressed, is_file, read_json
+from visprism.core.files import check_uncompressed, is_file
 
 _SHOWN = 3  # keys of each sort in an error message
 _LONGEST = 100  # characters of a key in an error message
-_LONGEST_FILE = 255  # characters of a file's name
 _WRAPPERS = ("module.", "_orig_mod.")  # DistributedDataParallel, torch.compile
 _INNER = ("_checkpoint_wrapped_module", "_fsdp_wrapped_module")  # anywhere in a name
 _NESTS = (
@@ -33,7 +31,6 @@ _NESTS = (
 )  # fmt: skip
 _AVERAGES = ("state_dict_ema", "model_ema", "ema")  # and moving averages of the weights
 _COUNT = "n_averaged"  # an entry of torch's AveragedModel, next to its module's entries
-_INDEX = (".safetensors.index.json", ".bin.index.json")
 
 # What training scripts keep with the weights; none of it does more than hold values.
 _VALUES: list[Any] = [
@@ -43,10 +40,6 @@ _VALUES: list[Any] = [
     (np._core.multiarray.scalar, "numpy.core.multiarray.scalar"),  # pyrefly: ignore
     (np._core.multiarray.scalar, "numpy._core.multiarray.scalar"),  # pyrefly: ignore
 ]
-
-
-class _Index(TypedDict):
-    weight_map: dict[str, str]  # name of the file of each tensor
 
 
 _log = logging.getLogger(__name__)
@@ -60,7 +53,7 @@ def read_state_dict(path: Path) -> dict[str, Tensor]:
     path = Path(path)
     if not is_file(path):
         raise InputError(f"the checkpoint {path} must be an existing file")
-    content = _unnested(_shards(path) if path.name.endswith(_INDEX) else _read(path), path)
+    content = _unnested(_read(path), path)
     if not isinstance(content, Mapping) or not content:
         what = "nothing" if content in ({}, None) else f"a {type(content).__name__}"
         raise InputError(f"{path} must hold a state dict, got {what}")
@@ -98,31 +91,6 @@ def _has_tensors(content: Mapping[Any, Any]) -> bool:
         _has_tensors(v) if isinstance(v, Mapping) else isinstance(v, Tensor)
         for v in content.values()
     )
-
-
-def _shards(index: Path) -> dict[str, Tensor]:
-    """The tensors of all files that an index names: files of that folder, not links out."""
-    places = read_json(index, _Index, "an index of a checkpoint")["weight_map"]
-    names = sorted(set(places.values()))
-    plain = names and all(n == Path(n).name and 0 < len(n) < _LONGEST_FILE for n in names)
-    folders = (index.parent.resolve(), index.resolve().parent)  # the index may be a link itself
-    shards = {name: index.with_name(name) for name in names} if plain else {}
-    if not plain or any(s.resolve().parent not in folders for s in shards.values()):
-        raise InputError(f"{index} was refused: it must name files in its own folder")
-    missing = [name for name, shard in shards.items() if not is_file(shard)]
-    if missing:
-        raise DamagedError(
-            f"{index} names {len(shards)} files, of which {len(missing)} do not exist "
-            f"({first_names(missing)})"
-        )
-    contents = {name: _read(shard) for name, shard in shards.items()}
-    absent = [key for key, name in places.items() if key not in contents[name]]
-    if absent:
-        raise InputError(
-            f"{index} names {len(absent)} tensors ({first_names(absent)}) that its "
-            "files do not hold"
-        )
-    return {key: contents[name][key] for key, name in places.items()}
 
 
 def _read(path: Path) -> Any:

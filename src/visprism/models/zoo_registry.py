@@ -2,7 +2,7 @@
 
 A name ends in the side of the images that the network is made for, in pixels. Those for 224
 have 1000 classes, as ImageNet has, the others 10, as CIFAR-10 has, until `num_classes` says
-otherwise. Every network is also timm's, under its name with ``visprism_`` before it.
+otherwise.
 
 `OPTIONS` explains the options that families share. Their types and defaults stand in the
 signatures.
@@ -18,8 +18,7 @@ from torch import nn
 
 from visprism.core.errors import InputError
 from visprism.core.options import Option, OptionInfo
-from visprism.core.registry import F, Registry
-from visprism.models import timm_entries
+from visprism.core.registry import Registry
 
 _SMALL = 32  # pixels, of a network whose name does not say
 _HEADS = (
@@ -105,16 +104,10 @@ def check_per_stage(name: str, values: Sequence[int], depths: Sequence[int]) -> 
 
 
 class Zoo(Registry):
-    """The registry of networks, each of which timm can build too."""
+    """The registry of networks."""
 
     def __init__(self) -> None:
         super().__init__("model", "visprism.models.zoo")
-
-    def register(self, function: F) -> F:
-        """Add `function` under its own name, and to timm under ``visprism_`` and that name."""
-        super().register(function)
-        timm_entries.offer(function, image_size(function.__name__))
-        return function
 
     def register_family(
         self,

@@ -4,22 +4,16 @@ Both change speed and rounding, never the quantity. No clock is read: two runs o
 are equal bit for bit.
 """
 
-import math
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from functools import partial
-from statistics import median
 
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
 from visprism.anatomy.trace.forward import Images, forward
-from visprism.anatomy.trace.operation_counter import MacCounter
 from visprism.core.devices import Compute
-from visprism.core.errors import InputError
 from visprism.passes.batches import in_halves, on_device
 
 Forward = Callable[[Images], Float[Tensor, "b ..."]]
@@ -67,50 +61,3 @@ def _channels_last(images: Images) -> Images:
         return {name: _channels_last(tensor) for name, tensor in images.items()}  # pyrefly: ignore
     form = torch.channels_last if images.ndim == 4 else torch.preserve_format
     return images.to(memory_format=form)
-
-
-# Throughput: parameters, arithmetic and speed of a model.
-
-
-@dataclass(frozen=True)
-class ModelCost:
-    """Parameters, arithmetic and speed of a model."""
-
-    parameters: int  # all, frozen ones too; those that layers share counted once
-    macs: int  # multiply-accumulates for one image
-    images_per_second: float  # of the forward pass, by the wall clock; NaN if not timed
-
-
-def model_cost(
-    model: nn.Module, images: Float[Tensor, "b c h w"], *, repeats: int = 3
-) -> ModelCost:
-    """Parameters, multiply-accumulates and images per second of a model.
-
-    Parameters are counted as in `Costs.distinct_parameters`, and matrix products, convolutions
-    and attention as by `visprism.costs`. A model and images on torch's meta device are counted
-    without arithmetic and cannot be timed. The speed is the median over `repeats` passes of all
-    `images` after one warm-up pass, in the current precision, device and number of threads.
-    """
-    if model.training:
-        raise InputError("model must be in evaluation mode. Call model.eval() first.")
-    if not len(images):
-        raise InputError("images must hold at least one, got none")
-    with torch.no_grad():
-        with MacCounter() as counter:
-            model(images[:1])
-        times = [_seconds(model, images) for _ in range(repeats + 1)] if repeats else []
-    return ModelCost(
-        parameters=sum(p.numel() for p in model.parameters()),
-        macs=counter.macs,
-        images_per_second=len(images) / median(times[1:]) if times else math.nan,
-    )
-
-
-def _seconds(model: nn.Module, images: Tensor) -> float:
-    if images.is_cuda:
-        torch.cuda.synchronize(images.device)
-    start = time.perf_counter()
-    model(images)
-    if images.is_cuda:
-        torch.cuda.synchronize(images.device)
-    return time.perf_counter() - start

@@ -60,9 +60,12 @@ def loaded_checkpoint(path: Path, model: Any) -> Any:
     from visprism.models.state_dicts import read_state_dict
 
     if model is None and (path.parent / "config.json").is_file():
-        state = read_state_dict(path)
+        if path.suffix != ".json":  # only Transformers reads the files of an index
+            read_state_dict(path)  # says how a file is damaged
+        loaded = load_model(f"hf:{path.parent}")
+        state = loaded.model.state_dict()
         require_finite(state, state, path)
-        return load_model(f"hf:{path.parent}")
+        return loaded
     if model is None:
         if path.suffix != ".safetensors" or read_metadata(path).provenance is None:
             raise InputError(f"model must be named for {path}, which does not name it")

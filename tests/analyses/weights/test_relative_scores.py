@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 import timm
 import torch
-from internals import ShiftedWindowAttention, WindowAttention
+from internals import WindowAttention
+from timm.models.swin_transformer import WindowAttention as WindowOfTimm
 from torch import nn
 from torchvision.models import maxvit, swin_transformer
 
@@ -23,28 +24,18 @@ def test_heads_of_a_convolution_look_at_one_offset_each():
     assert offsets == [(y, x) for y in (-1, 0, 1) for x in (-1, 0, 1)]
 
 
-@pytest.mark.parametrize("kind", ["swin", "alternet"])
-def test_both_window_attentions_look_where_their_table_says(kind):
+def test_window_attention_looks_where_its_table_says():
     """Raise one entry: each query then takes the value of the key at that offset."""
-    if kind == "swin":
-        layer = ShiftedWindowAttention(8, 1, window=(4, 4))
-        entry = layer.relative_position_bias_table[2 * 7 + 5]  # by query less key: -1, 2
-        torch.nn.init.zeros_(layer.relative_position_bias_table)
-    else:
-        layer = WindowAttention(8, num_heads=1, head_dim=8, window=4)
-        entry = layer.relative_bias[:, 3 + 1, 3 - 2]
-        torch.nn.init.zeros_(layer.relative_bias)
+    layer = WindowAttention(8, num_heads=1, head_dim=8, window=4)
+    torch.nn.init.zeros_(layer.relative_bias)
     with torch.no_grad():
-        entry.fill_(100.0)  # of the key one row below, two columns to the left
+        layer.relative_bias[:, 3 + 1, 3 - 2] = 100.0  # the key a row below, two columns left
         layer.qkv.weight[:16] = 0
         x = torch.randn(1, 8, 4, 4)
-        tokens = x.permute(0, 2, 3, 1)
-        value = layer.proj(layer.qkv(tokens)[..., 16:])
-        out = layer(tokens) if kind == "swin" else layer(x).permute(0, 2, 3, 1)
+        value = layer.proj(layer.qkv(x.permute(0, 2, 3, 1))[..., 16:])
+        out = layer(x).permute(0, 2, 3, 1)
     torch.testing.assert_close(out[0, 0, 2], value[0, 1, 0], rtol=1e-4, atol=1e-5)
-    result = vp.relative_scores(
-        layer.relative_scores if kind == "swin" else layer.relative_bias
-    )
+    result = vp.relative_scores(layer.relative_bias)
     best = result.weight.argmax()
     assert (result.dy[best], result.dx[best]) == (1, -2)
 
@@ -90,12 +81,12 @@ def test_tables_are_the_bias_of_the_attention_by_offset_of_the_key(name):
         torch.testing.assert_close(table[:, dy + rows - 1, dx + columns - 1], bias)
 
 
-def test_tables_of_this_librarys_layers_are_found_in_forward_order():
+def test_tables_of_layers_are_found_in_forward_order():
     class Two(nn.Module):
         def __init__(self):
             super().__init__()
             self.first = WindowAttention(8, num_heads=2, head_dim=4, window=4)
-            self.second = ShiftedWindowAttention(8, 4, window=(2, 4))
+            self.second = WindowOfTimm(8, 4, window_size=(2, 4))
 
     tables = relative_score_tables(Two())
     assert {name: tuple(table.shape) for name, table in tables.items()} == {

@@ -45,14 +45,6 @@ def test_translations_move_by_one_pixel_and_bring_black(images):
     assert (frames[-1, ..., :8] == 0).all()
 
 
-def test_a_crop_keeps_the_border_out_of_sight(images):
-    given = images(1, 64)
-    frames = sequence(given, "translate", crop=(32, 32))  # at most 8 pixels
-    assert frames.shape[2:] == (3, 32, 32)
-    torch.testing.assert_close(frames[0, 7], given[0, :, 16:48, 16:48])
-    torch.testing.assert_close(frames[0, 0], given[0, :, 16:48, 23:55])
-
-
 def test_a_quarter_turn_is_exact_and_clockwise(noise):
     image = noise(1, 3, 20, 20).double()
     turned = rotated(image, 90)

@@ -21,7 +21,7 @@ from visprism.estimates.findings import Finding
 from visprism.table.result import Result, column, result_type
 
 _TABLE = "relative_position_bias_table"
-_ATTRIBUTES = ("relative_scores", "relative_bias", "scores", _TABLE)
+_ATTRIBUTES = ("relative_bias", "scores", _TABLE)
 _DRAWN = 49  # most heads
 
 
@@ -102,7 +102,7 @@ def relative_score_tables(model: nn.Module) -> dict[str, Float[Tensor, "heads ro
     """Tables of relative position scores by the name of their attention, in forward order.
 
     Recognized are an attention made from a convolution (`scores`), window attention of this
-    library (`relative_scores`, `relative_bias`) and the `relative_position_bias_table` of timm,
+    library (`relative_bias`) and the `relative_position_bias_table` of timm,
     Transformers and torchvision: of Swin, of BEiT, where the last rows belong to the class
     token, and of MaxViT, by head first.
     """
@@ -133,8 +133,8 @@ def relative_scores(
 
     Args:
         table: by head and offset of the key from the query, which is 0 at the center; the
-            attribute `scores` of an attention made from a convolution, `relative_scores` of
-            Swin's, `relative_bias` of the window attention of AlterNet.
+            attribute `scores` of an attention made from a convolution, `relative_bias` of the
+            window attention of AlterNet.
         run: of which only the provenance is used.
     """
     values = table.detach().cpu().double().numpy()

@@ -1,11 +1,5 @@
 """Noise: Gaussian, shot, impulse and speckle noise."""
 
-from functools import lru_cache
-
-import torch
-from jaxtyping import Float
-from torch import Tensor
-
 from visprism.images.corruptions.corrupt import Images, Randomness, corruption
 
 
@@ -17,27 +11,8 @@ def gaussian_noise(images: Images, scale: float | int, randomness: Randomness) -
 
 @corruption
 def shot_noise(images: Images, photons: int, randomness: Randomness) -> Images:
-    """Poisson noise, clipped at `photons`, the mean number of photons per white pixel.
-
-    By inversion: the count is the number of values of the distribution function that do not
-    exceed a uniform number.
-    """
-    levels = images.mul(255).round_().long()
-    uniform = randomness.uniform(*images.shape[1:]).double()
-    place = torch.searchsorted(
-        _poisson(photons).to(images.device), levels + uniform, right=True
-    )
-    return (place - levels * photons).float().div_(photons)
-
-
-@lru_cache(maxsize=16)
-def _poisson(photons: int) -> Float[Tensor, " {256*photons}"]:
-    """The level plus the distribution function of 0 ... `photons` - 1, for all 256 levels."""
-    level = torch.arange(256).double()[:, None]
-    count = torch.arange(photons).double()
-    function = torch.special.gammaincc(count + 1, level * photons / 255)
-    # Uniform numbers are multiples of 2^-24; a sum with a smaller value would lose it.
-    return (level + function.clamp(min=2**-25)).flatten()
+    """Poisson noise, where a white pixel receives `photons` photons on average."""
+    return randomness.poisson(images * photons).div_(photons)
 
 
 @corruption

@@ -45,10 +45,9 @@ def sequence(
     images: UInt8[Tensor, "b 3 h w"],
     perturbation: str,
     *,
-    crop: tuple[int, int] | None = None,
     seed: int = 0,
     numbers: Sequence[int] | None = None,
-) -> UInt8[Tensor, "b frames 3 _ _"]:
+) -> UInt8[Tensor, "b frames 3 h w"]:
     """Each image as a sequence of frames, as in CIFAR-10-P and ImageNet-P.
 
     31 frames, but for motion_blur and translate of small images (21 and 16) and translate of
@@ -64,13 +63,9 @@ def sequence(
     check_images(images)
     numbers = range(len(images)) if numbers is None else numbers
     randomness = Randomness(seed, f"sequence {perturbation}", numbers, images.device)
-    height, width = crop or (images.shape[2], images.shape[3])
-    size = SIZES.index(table_for(height, width))
-    setting = _SETTINGS[perturbation][size]
+    setting = _SETTINGS[perturbation][SIZES.index(table_for(*images.shape[2:]))]
     frames = _MAKERS[perturbation](images.float().div_(255), setting, randomness)
-    top, left = (images.shape[2] - height) // 2, (images.shape[3] - width) // 2
-    cut = [f[..., top : top + height, left : left + width] for f in frames]
-    return torch.stack([eight_bit(frame) for frame in cut], dim=1)
+    return torch.stack([eight_bit(frame) for frame in frames], dim=1)
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,6 @@ import numpy as np
 import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
-from torch.nn.functional import pad
 
 from visprism.images.corruptions.corrupt import Images, Randomness, corruption
 from visprism.images.corruptions.filters import gaussian, motion_blurred, zoomed
@@ -141,6 +140,7 @@ _WATER = (175 / 255, 238 / 255, 238 / 255)  # pale turquoise
 _MUD = (63 / 255, 42 / 255, 20 / 255)
 _FARTHEST = 20  # pixels: what is farther from an edge counts as so far
 _WEAK, _STRONG = 50, 150  # gradients of an edge
+_ASLANT = ((-2, -1, 0), (-1, 1, 1), (0, 1, 2))  # light from the upper left
 
 
 @corruption
@@ -165,100 +165,77 @@ def relief(drops: Layer) -> Layer:
 
     Source: the published code, which does each of these steps in OpenCV.
     """
-    even = equalised(_box(distances(edges(drops))).floor())
-    wide, (height, width) = _mirrored(even)[:, 0], even.shape[1:]
-    lit = even.clone()
-    for row, column, weight in (
-        (0, 0, -2),
-        (0, 1, -1),
-        (1, 0, -1),
-        (1, 2, 1),
-        (2, 1, 1),
-        (2, 2, 2),
-    ):
-        lit.add_(wide[:, row : row + height, column : column + width], alpha=weight)
-    return _box(lit.clamp_(0, 255)).round()
+    from scipy import ndimage  # takes a while to import
+
+    reliefs = []
+    for layer in drops.cpu().numpy():
+        even = equalised(np.floor(_box(distances(edges(layer)))))
+        lit = ndimage.correlate(even, _ASLANT, mode="mirror").clip(0, 255)
+        reliefs.append(_box(lit).round())
+    return torch.from_numpy(np.array(reliefs)).to(drops.device)
 
 
-def edges(drops: Layer) -> Bool[Tensor, "b h w"]:
+def edges(layer: Float[np.ndarray, "h w"]) -> Bool[np.ndarray, "h w"]:
     """Canny's edges: ridges of the gradient above 150, and those above 50 that join them.
 
     Source: Canny (1986), A computational approach to edge detection; the sum of absolute
     derivatives as the gradient's size, and the four sectors, as in OpenCV.
     """
-    from scipy import ndimage  # takes a while to import
+    from scipy import ndimage
 
-    wide = pad(drops[:, None], (1, 1, 1, 1), mode="replicate")[:, 0]
-    smooth = wide[:, :-2] + 2 * wide[:, 1:-1] + wide[:, 2:]
-    across = smooth[..., 2:] - smooth[..., :-2]
-    smooth = wide[..., :-2] + 2 * wide[..., 1:-1] + wide[..., 2:]
-    down = smooth[:, 2:] - smooth[:, :-2]
-    size = across.abs() + down.abs()
-    near = pad(size, (1, 1, 1, 1))
-    height, width = size.shape[1:]
+    down, across = (ndimage.sobel(layer, axis, mode="nearest") for axis in (0, 1))
+    size = np.abs(across) + np.abs(down)
+    near = np.pad(size, 1)
+    height, width = size.shape
 
-    def shifted(dy: int, dx: int) -> Tensor:
-        return near[:, 1 + dy : 1 + dy + height, 1 + dx : 1 + dx + width]
+    def at(dy: int, dx: int) -> Float[np.ndarray, "h w"]:
+        return near[1 + dy : 1 + dy + height, 1 + dx : 1 + dx + width]
 
-    level = down.abs() < 0.41421356 * across.abs()
-    upright = down.abs() > 2.41421356 * across.abs()
+    level = np.abs(down) < 0.41421356 * np.abs(across)
+    upright = np.abs(down) > 2.41421356 * np.abs(across)
     falls = across * down < 0  # to the upper right
-    ridge = torch.where(
-        level,
-        (size > shifted(0, -1)) & (size >= shifted(0, 1)),
-        torch.where(
-            upright,
-            (size > shifted(-1, 0)) & (size >= shifted(1, 0)),
-            torch.where(
-                falls,
-                (size > shifted(-1, 1)) & (size > shifted(1, -1)),
-                (size > shifted(-1, -1)) & (size > shifted(1, 1)),
-            ),
-        ),
+    ridge = np.select(
+        [level, upright, falls],
+        [
+            (size > at(0, -1)) & (size >= at(0, 1)),
+            (size > at(-1, 0)) & (size >= at(1, 0)),
+            (size > at(-1, 1)) & (size > at(1, -1)),
+        ],
+        (size > at(-1, -1)) & (size > at(1, 1)),
     )
-    weak, strong = ridge & (size > _WEAK), ridge & (size > _STRONG)
-    joined = [
-        ndimage.binary_propagation(one, np.ones((3, 3)), mask=mask)
-        for one, mask in zip(strong.cpu().numpy(), weak.cpu().numpy(), strict=True)
-    ]
-    return torch.from_numpy(np.array(joined)).to(drops.device)
+    strong, weak = ridge & (size > _STRONG), ridge & (size > _WEAK)
+    return ndimage.binary_propagation(strong, np.ones((3, 3)), mask=weak)
 
 
-def distances(near: Bool[Tensor, "b h w"]) -> Layer:
+def distances(near: Bool[np.ndarray, "h w"]) -> Float[np.ndarray, "h w"]:
     """Distance of each pixel to the nearest marked one; 20 where it is farther."""
     from scipy import ndimage
 
-    far = [
-        ndimage.distance_transform_edt(~one) if one.any() else np.full(one.shape, _FARTHEST)
-        for one in near.cpu().numpy()
-    ]
-    return torch.from_numpy(np.array(far)).to(near.device).float().clamp_(max=_FARTHEST)
+    if not near.any():
+        return np.full(near.shape, _FARTHEST, np.float32)
+    far = np.asarray(ndimage.distance_transform_edt(~near), np.float32)
+    return far.clip(max=_FARTHEST)
 
 
-def equalised(layer: Layer) -> Layer:
+def equalised(layer: Float[np.ndarray, "h w"]) -> Float[np.ndarray, "h w"]:
     """Histogram equalisation: values by their rank, so that all become about equally frequent.
 
     The lowest value becomes 0 and the highest 255; a layer of one value stays as it is.
     """
-    values = layer.long().flatten(1)
-    counts = torch.zeros(len(values), 256, device=layer.device)
-    counts.scatter_add_(1, values, torch.ones_like(values, dtype=torch.float32))
-    lowest = counts.gather(1, values.amin(1, keepdim=True))
-    total = float(values.shape[1])
-    ranks = (counts.cumsum(1) - lowest).clamp(min=0) * (255 / (total - lowest).clamp(min=1))
-    mapped = ranks.round().gather(1, values).view_as(layer)
-    return torch.where((lowest == total)[..., None], layer, mapped)
+    values = layer.astype(int)
+    counts = np.bincount(values.ravel())
+    others = values.size - counts[values.min()]
+    if not others:
+        return layer
+    ranks = (counts.cumsum() - counts[values.min()]).astype(np.float32)
+    return (ranks * (1 / np.float32(others) * 255)).round()[values]
 
 
-def _box(layer: Layer) -> Layer:
+def _box(layer: Float[np.ndarray, "h w"]) -> Float[np.ndarray, "h w"]:
     """Mean of 3x3 pixels."""
-    wide = _mirrored(layer)[:, 0]
-    rows = wide[:, :-2] + wide[:, 1:-1] + wide[:, 2:]
-    return (rows[..., :-2] + rows[..., 1:-1] + rows[..., 2:]).div_(9)
+    from scipy import ndimage
 
-
-def _mirrored(layer: Layer) -> Float[Tensor, "b 1 _ _"]:
-    return pad(layer[:, None], (1, 1, 1, 1), mode="reflect")
+    return ndimage.correlate(layer, np.ones((3, 3)), mode="mirror") / 9
 
 
 def _color(color: tuple[float | int, ...], images: Images) -> Float[Tensor, "3 1 1"]:

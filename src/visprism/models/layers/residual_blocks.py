@@ -260,7 +260,7 @@ class StagedNet(PooledNet):
         """Make the classifier, and draw the weights of all convolutions (He et al. 2015)."""
         self.global_pool = pool_of(head, channels)
         self.fc = classifier_of(head, channels, num_classes)
-        self.set_head(head, num_classes, channels, pool="global_pool", last="fc")
+        self.num_classes = num_classes
         for module in self.modules():
             if isinstance(module, nn.Conv2d):
                 nn.init.kaiming_normal_(module.weight, mode="fan_out", nonlinearity="relu")

@@ -65,10 +65,6 @@ class ResNet(StagedNet):
             drop_path_rate=drop_path_rate,
             smoothed=len(_DEPTHS) if smoothing else 0,
         )
-        self.feature_info = [  # in timm's words
-            {"num_chs": width, "reduction": 2**stage, "module": f"layer{stage + 1}"}
-            for stage, width in enumerate(_CHANNELS)
-        ]
         self.make_head(head, channels, num_classes)
 
     def forward_features(self, x: Float[Tensor, "b c h w"]) -> Float[Tensor, "b d i j"]:

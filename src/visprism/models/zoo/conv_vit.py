@@ -6,12 +6,13 @@ from typing import Any
 import torch
 from jaxtyping import Bool, Float
 from timm.layers import Attention
+from timm.models.vision_transformer import VisionTransformer
 from torch import Tensor
 
 from visprism.core.errors import InputError
 from visprism.models.layers.heads import Head
 from visprism.models.layers.window_attention import head_width
-from visprism.models.zoo.vit import ViT, build_vit, variants
+from visprism.models.zoo.vit import build_vit, variants
 from visprism.models.zoo_registry import MODELS, extends
 
 
@@ -74,7 +75,7 @@ def _near(height: int, width: int, reach: int) -> Bool[Tensor, "n n"]:
     return (rows[:, None, :, None] & columns[None, :, None, :]).flatten(2).flatten(0, 1)
 
 
-class ConvVisionTransformer(ViT):
+class ConvVisionTransformer(VisionTransformer):
     """A ViT whose tokens keep the shape of the grid, as local attention requires."""
 
     def _pos_embed(self, x: Float[Tensor, "b h w c"]) -> Float[Tensor, "b h w c"]:

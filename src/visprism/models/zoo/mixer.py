@@ -4,28 +4,21 @@ from jaxtyping import Float
 from timm.models.mlp_mixer import MlpMixer
 from torch import Tensor, nn
 
-from visprism.models.layers.heads import AttentionPool, Head, KeepsMLP, PatchEmbed
+from visprism.models.layers.heads import AttentionPool, Head, PatchEmbed, classifier_of
 from visprism.models.zoo_registry import MODELS
 
 
-class Mixer(KeepsMLP, MlpMixer):
+class Mixer(MlpMixer):
     """timm's MLP-Mixer, with a choice of heads."""
 
     attn_pool: nn.Module | None  # instead of the mean over tokens
 
-    @property
-    def pooling(self) -> str:
-        """How tokens become one vector, in timm's words."""
-        return self.global_pool if self.attn_pool is None else "map"
-
-    def forward_head(
-        self, x: Float[Tensor, "b n d"], pre_logits: bool = False
-    ) -> Float[Tensor, "b ..."]:
-        """Logits from the tokens, or with `pre_logits` the vector before the classifier."""
-        if self.attn_pool is None or not self.global_pool:
-            return super().forward_head(x, pre_logits)
-        x = self.attn_pool(x)
-        return x if pre_logits else self.head(x)
+    # pyrefly: ignore (timm's takes `pre_logits`)
+    def forward_head(self, x: Float[Tensor, "b n d"]) -> Float[Tensor, "b ..."]:
+        """Logits from the tokens, or their pooled vector without classes."""
+        if self.attn_pool is None:
+            return super().forward_head(x)
+        return self.head(self.attn_pool(x))
 
 
 def mixer(
@@ -65,7 +58,7 @@ def mixer(
     model.stem = stem
     model.attn_pool = AttentionPool(width).pool if head == "attention_pool" else None
     if head == "gap_mlp":
-        model.give_mlp("head", num_classes)
+        model.set_submodule("head", classifier_of(head, width, num_classes))
     return model
 
 

@@ -22,12 +22,12 @@ _LARGE = [
     [6, 320, 1, 1],
 ]
 _SMALL = [_LARGE[0], [6, 24, 2, 1], *_LARGE[2:]]
-_ENDS = (1, 3, 6, 13, 17)  # the last block of each grid
 
 
 class MobileNetV2(PooledNet, torchvision.models.MobileNetV2):
     """torchvision's MobileNetV2, with a choice of heads."""
 
+    classifier_at = "classifier"
     global_pool: nn.Module
 
     def forward_features(self, x: Float[Tensor, "b c h w"]) -> Float[Tensor, "b d i j"]:
@@ -67,7 +67,7 @@ def mobilenetv2(
     model.global_pool = pool_of(head, channels)
     if head != "gap" or not num_classes:
         model.set_submodule("classifier.1", classifier_of(head, channels, num_classes))
-    model.set_head(head, num_classes, channels, pool="global_pool", last="classifier.1")
+    model.num_classes = num_classes
     blocks = [block for block in model.features if isinstance(block, InvertedResidual)]
     for place, block in enumerate(blocks):
         *expansion, depthwise = (m for m in block.conv if isinstance(m, Conv2dNormActivation))
@@ -78,12 +78,6 @@ def mobilenetv2(
         rate = drop_path_rate * place / (len(blocks) - 1)
         if rate and block.use_res_connect:
             block.conv.append(DropPath(rate))
-    reductions = (1, 1, 2, 4, 8) if small else (2, 4, 8, 16, 32)
-    widths = (16, 24, 32, 96, 320)
-    model.feature_info = [  # pyrefly: ignore (nn.Module declares only tensors and modules)
-        {"num_chs": width, "reduction": reduction, "module": f"features.{end}"}
-        for width, reduction, end in zip(widths, reductions, _ENDS, strict=True)
-    ]
     return model
 
 

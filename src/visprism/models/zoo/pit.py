@@ -6,17 +6,16 @@ from typing import Any
 import torch
 from jaxtyping import Float
 from timm.layers import Attention, resample_abs_pos_embed_nhwc, trunc_normal_
-from timm.models._features import feature_take_indices
 from timm.models.pit import PoolingVisionTransformer
 from torch import Tensor, nn
 
 from visprism.core.errors import InputError
-from visprism.models.layers.heads import AttentionPool, KeepsMLP, TokenHead
+from visprism.models.layers.heads import AttentionPool, TokenHead, classifier_of
 from visprism.models.layers.window_attention import head_width
 from visprism.models.zoo_registry import MODELS, check_per_stage
 
 
-class PiT(KeepsMLP, PoolingVisionTransformer):
+class PiT(PoolingVisionTransformer):
     """timm's PiT on images of any size, with a choice of heads.
 
     Its class token can have a position embedding. With another head there is no such token,
@@ -26,18 +25,6 @@ class PiT(KeepsMLP, PoolingVisionTransformer):
     cls_token: nn.Parameter | None  # pyrefly: ignore (timm's always has one)
     cls_pos: nn.Parameter | None
     attn_pool: nn.Module | None
-
-    @property
-    def pooling(self) -> str:
-        """How tokens become one vector, in timm's words."""
-        if self.attn_pool is not None:
-            return "map"
-        return "token" if self.cls_token is not None else "avg"
-
-    def reset_classifier(self, num_classes: int, global_pool: str | None = None) -> None:
-        """Give the network a new classifier of the kind that it has, with random weights."""
-        pool = None if global_pool == self.pooling else global_pool  # timm knows only one name
-        super().reset_classifier(num_classes, pool)
 
     def embedded(
         self, x: Float[Tensor, "b c h w"]
@@ -59,35 +46,11 @@ class PiT(KeepsMLP, PoolingVisionTransformer):
         x, token = self.transformers(self.embedded(x))
         return self.norm(x.flatten(2).mT if self.cls_token is None else token)
 
-    # pyrefly: ignore (timm's other arguments change nothing)
-    def forward_intermediates(
-        self,
-        x: Float[Tensor, "b c h w"],
-        indices: int | list[int] | None = None,
-        intermediates_only: bool = False,
-        **_: Any,
-    ) -> Any:
-        """The maps behind the stages `indices`, all if it is None."""
-        chosen, _last = feature_take_indices(len(self.transformers), indices)
-        x, token = self.embedded(x)
-        maps = []
-        for stage in self.transformers:
-            x, token = stage((x, token))
-            maps.append(x)
-        maps = [one for place, one in enumerate(maps) if place in chosen]
-        if intermediates_only:
-            return maps
-        return self.norm(x.flatten(2).mT if self.cls_token is None else token), maps
-
-    def forward_head(
-        self, x: Float[Tensor, "b n d"], pre_logits: bool = False
-    ) -> Float[Tensor, "b ..."]:
-        """Logits from the tokens, or with `pre_logits` the vector before the classifier."""
-        if self.global_pool and self.attn_pool is not None:
-            x = self.attn_pool(x)
-        elif self.global_pool:
-            x = x.mean(1)  # of one, where that is the class token
-        return x if pre_logits else self.head(x)
+    # pyrefly: ignore (timm's takes `pre_logits`)
+    def forward_head(self, x: Float[Tensor, "b n d"]) -> Float[Tensor, "b ..."]:
+        """Logits from the tokens, or their pooled vector without classes."""
+        # A mean over one, where that is the class token.
+        return self.head(x.mean(1) if self.attn_pool is None else self.attn_pool(x))
 
     def leave_token_out(self) -> None:
         """Take the class token away, and the map that widens it between stages."""
@@ -195,7 +158,7 @@ def pit(
             block.register_module("attn", attention)
     model.attn_pool = AttentionPool(widths[-1]).pool if head == "attention_pool" else None
     if head == "gap_mlp":
-        model.give_mlp("head", num_classes)
+        model.set_submodule("head", classifier_of(head, widths[-1], num_classes))
     return model
 
 

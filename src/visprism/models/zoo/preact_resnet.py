@@ -51,16 +51,6 @@ class PreActResNet(StagedNet):
             drop_path_rate=drop_path_rate,
             smoothed=len(depths) - 1 if smoothing else 0,
         )
-        scale = 1 if small else 4
-        self.feature_info = [
-            {"num_chs": _STEM, "reduction": 1, "module": "maxpool"}
-            if small
-            else {"num_chs": _STEM, "reduction": 2, "module": "conv1"},
-            *(
-                {"num_chs": width, "reduction": scale * 2**i, "module": f"layer{i + 1}"}
-                for i, width in enumerate(widths)
-            ),
-        ]
         self.norm, self.act = nn.BatchNorm2d(channels), nn.ReLU()
         self.make_head(head, channels, num_classes)
 

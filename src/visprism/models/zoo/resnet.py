@@ -57,11 +57,10 @@ def resnet(
     )
     if img_size < 64:
         _made_small(model, in_chans)
-    channels = model.num_features
     if head != "gap":
+        channels = model.num_features
         model.set_submodule("global_pool", pool_of(head, channels))
         model.set_submodule("fc", classifier_of(head, channels, num_classes))
-    model.set_head(head, num_classes, channels, pool="global_pool", last="fc")
     for number in range(1, len(depths) + 1):
         stage = model.get_submodule(f"layer{number}")
         assert isinstance(stage, nn.Sequential)
@@ -77,8 +76,6 @@ def _made_small(model: ResNet, in_chans: int) -> None:
     model.conv1 = nn.Conv2d(in_chans, 64, 3, padding=1, bias=False)
     nn.init.kaiming_normal_(model.conv1.weight, mode="fan_out", nonlinearity="relu")
     model.set_submodule("maxpool", nn.Identity())
-    for info, reduction in zip(model.feature_info, (1, 1, 2, 4, 8), strict=True):
-        info["reduction"] = reduction
 
 
 _50 = {"depths": (3, 4, 6, 3), "block": Bottleneck}

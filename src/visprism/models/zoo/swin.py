@@ -1,78 +1,14 @@
-"""Swin transformers (Liu et al. 2021), based on timm's, with windows for any grid."""
+"""Swin transformers (Liu et al. 2021), based on timm's."""
 
 from collections.abc import Sequence
-from typing import cast
 
-import torch
 from jaxtyping import Float
-from timm.models.swin_transformer import SwinTransformer, SwinTransformerBlock
-from torch import Tensor, nn
+from timm.models.swin_transformer import SwinTransformer
+from torch import Tensor
 
-from visprism.models.layers.heads import AttentionPool, Head, KeepsMLP, PatchEmbed
-from visprism.models.layers.window_attention import RelativeWindowAttention, head_width
+from visprism.models.layers.heads import AttentionPool, Head, PatchEmbed, classifier_of
+from visprism.models.layers.window_attention import head_width
 from visprism.models.zoo_registry import MODELS, check_per_stage
-
-
-class ShiftedWindowAttention(RelativeWindowAttention):
-    """`RelativeWindowAttention` with timm's names of weights.
-
-    timm differs where windows do not divide the grid: its padding is a key, and shifted windows
-    there see across the border.
-
-    Source: Liu et al. (2021), Swin Transformer, sec. 3.2 and eq. 4.
-    """
-
-    def __init__(
-        self,
-        dim: int,
-        num_heads: int,
-        *,
-        window: tuple[int, int],
-        shift: tuple[int, int] = (0, 0),
-        head_dim: int | None = None,
-        qkv_bias: bool = True,
-        proj_drop: float = 0.0,
-    ) -> None:
-        rows, columns = (2 * length - 1 for length in window)
-        table = nn.init.trunc_normal_(torch.empty(rows * columns, num_heads), std=0.02)
-        width = num_heads * head_width(dim, num_heads, head_dim)
-        qkv, proj = nn.Linear(dim, 3 * width, bias=qkv_bias), nn.Linear(width, dim)
-        super().__init__(qkv, proj, num_heads, window, shift)
-        self.relative_position_bias_table = nn.Parameter(table)
-        self.proj_drop = nn.Dropout(proj_drop)
-
-    @property
-    def relative_scores(self) -> Float[Tensor, "heads rows columns"]:
-        """Timm's table, in which offsets are (query - key) and heads stand last."""
-        table = self.relative_position_bias_table.unflatten(0, (2 * self.window[0] - 1, -1))
-        return table.permute(2, 0, 1).flip(1, 2)
-
-    def forward(self, x: Float[Tensor, "b h w c"]) -> Float[Tensor, "b h w c"]:
-        """The output at each place, from the places of its window."""
-        return self.proj_drop(super().forward(x))
-
-
-class SwinBlock(nn.Module):
-    """A block of timm's Swin with `ShiftedWindowAttention`, and otherwise as timm made it."""
-
-    def __init__(self, made: SwinTransformerBlock, attention: ShiftedWindowAttention) -> None:
-        super().__init__()
-        self.norm1, self.attn, self.drop_path1 = made.norm1, attention, made.drop_path1
-        self.norm2, self.mlp, self.drop_path2 = made.norm2, made.mlp, made.drop_path2
-
-    def forward(self, x: Float[Tensor, "b h w c"]) -> Float[Tensor, "b h w c"]:
-        """The sum of the input and of both branches."""
-        x = x + self.drop_path1(self.attn(self.norm1(x)))
-        return x + self.drop_path2(self.mlp(self.norm2(x)))
-
-
-class Swin(KeepsMLP, SwinTransformer):
-    """timm's Swin, with a choice of heads."""
-
-    @property
-    def pooling(self) -> str:
-        """How tokens become one vector, in timm's words."""
-        return str(self.head.global_pool.pool_type)
 
 
 def swin(
@@ -91,12 +27,12 @@ def swin(
     head: Head = "gap",
     drop_path_rate: float = 0.0,
     mc_dropout: float = 0.0,
-) -> Swin:
+) -> SwinTransformer:
     """Four stages of attention in windows, every second block's shifted by half a window.
 
-    Each head has its own bias for each relative position. Windows work on any grid and are
-    never larger than it (`ShiftedWindowAttention`), so that images of any size run if patches
-    divide their sides.
+    Each head has its own bias for each relative position. Images of any size run if patches
+    divide their sides. Where windows do not divide the grid of patches, zeros fill it up, and
+    are keys as in the authors' code.
 
     Source: Liu et al. (2021), Swin Transformer: hierarchical vision transformer using shifted
     windows, sec. 3. The code of "How do vision transformers work?" shares one bias among the
@@ -108,39 +44,24 @@ def swin(
     check_per_stage("num_heads", numbers, depths)
     for stage, number in enumerate(numbers):
         head_width(width * 2**stage, number, head_dim)
-    model = Swin(
+    model = SwinTransformer(
         img_size=img_size,
         patch_size=patch_size,
         in_chans=in_chans,
         num_classes=num_classes,
         embed_dim=width,
         depths=tuple(depths),
-        num_heads=tuple(heads),
+        num_heads=numbers,
+        head_dim=head_dim,
+        qkv_bias=qkv_bias,
         window_size=window,
         drop_path_rate=drop_path_rate,
         proj_drop_rate=mc_dropout,
         embed_layer=PatchEmbed,
         strict_img_size=False,
-        weight_init="skip",
     )
-    for stage, number in zip(model.layers, numbers, strict=True):
-        blocks = cast(nn.Sequential, stage.get_submodule("blocks"))
-        for i, block in enumerate(blocks):
-            made = cast(SwinTransformerBlock, block)
-            rows, columns = made.window_size  # timm's are not larger than the grid
-            attention = ShiftedWindowAttention(
-                made.dim,
-                number,
-                window=(rows, columns),
-                shift=(rows // 2, columns // 2) if i % 2 else (0, 0),
-                head_dim=head_dim,
-                qkv_bias=qkv_bias,
-                proj_drop=mc_dropout,
-            )
-            blocks[i] = SwinBlock(made, attention)
-    model.init_weights()
     if head == "gap_mlp":
-        model.give_mlp("head.fc", num_classes)
+        model.set_submodule("head.fc", classifier_of(head, model.num_features, num_classes))
     if head == "attention_pool":
         model.head.register_module("global_pool", _GridPool(model.num_features))
     return model

@@ -1,7 +1,7 @@
 """VGGs (Simonyan and Zisserman 2015), without norms, with them, and in pre-activation order."""
 
 from collections.abc import Sequence
-from typing import Any, Literal
+from typing import Literal
 
 from jaxtyping import Float
 from torch import Tensor, nn
@@ -23,6 +23,8 @@ class PlainNet(PooledNet):
     The head "mlp" is an MLP of the last map, pooled to `grid` x `grid` positions.
     """
 
+    pool_at, classifier_at = "avgpool", "classifier"
+
     def __init__(
         self,
         features: Sequence[nn.Module],
@@ -31,23 +33,19 @@ class PlainNet(PooledNet):
         grid: int,
         channels: int,
         num_classes: int,
-        feature_info: list[dict[str, Any]],
         dropout_first: bool = False,
     ) -> None:
         super().__init__()
         self.features = nn.Sequential(*features)
-        self.feature_info = feature_info
-        self.set_head(head, num_classes, channels, pool="avgpool", last="classifier")
+        self.num_classes = num_classes
         if head != "mlp":
             self.avgpool: nn.Module = pool_of(head, channels)
             self.classifier: nn.Module = classifier_of(head, channels, num_classes)
             return
         layers = mlp(channels * grid**2, num_classes or 1, dropout_first=dropout_first)
-        self.avgpool, self.classifier = _Grid(grid), layers
-        self._last = f"classifier.{len(layers) - 1}"
-        self.head_hidden_size = self.get_submodule(self._last).in_features  # pyrefly: ignore
         if not num_classes:
-            self.set_submodule(self._last, nn.Identity())
+            layers[-1] = nn.Identity()
+        self.avgpool, self.classifier = _Grid(grid), layers
 
     def forward_features(self, x: Float[Tensor, "b c h w"]) -> Float[Tensor, "b d i j"]:
         """The last map."""
@@ -59,17 +57,6 @@ class _Grid(nn.AdaptiveAvgPool2d):
 
     def forward(self, input: Float[Tensor, "b c h w"]) -> Float[Tensor, "b n"]:
         return super().forward(input).flatten(1)
-
-
-def stage_info(
-    features: Sequence[nn.Module], channels: Sequence[int], reductions: Sequence[int]
-) -> list[dict[str, Any]]:
-    """Timm's description of the feature maps before each max-pool."""
-    ends = [i - 1 for i, layer in enumerate(features) if isinstance(layer, nn.MaxPool2d)]
-    return [
-        {"num_chs": width, "reduction": reduction, "module": f"features.{end}"}
-        for width, reduction, end in zip(channels, reductions, ends, strict=True)
-    ]
 
 
 _WIDTHS = (64, 128, 256, 512, 512)  # channels, by stage
@@ -104,14 +91,7 @@ def vgg(
         if smoothing:
             layers.append(SpatialSmoothing())
         layers.append(nn.MaxPool2d(2, stride=2))
-    model = PlainNet(
-        layers,
-        head=head,
-        grid=7,
-        channels=channels,
-        num_classes=num_classes,
-        feature_info=stage_info(layers, _WIDTHS, (1, 2, 4, 8, 16)),
-    )
+    model = PlainNet(layers, head=head, grid=7, channels=channels, num_classes=num_classes)
     for module in model.modules():
         if isinstance(module, nn.Conv2d):
             nn.init.kaiming_normal_(module.weight, mode="fan_out", nonlinearity="relu")
@@ -189,7 +169,6 @@ def alexnet(
         grid=2 if small else 6,
         channels=channels,
         num_classes=num_classes,
-        feature_info=stage_info(layers, (64, 192, 256), (2, 4, 8) if small else (4, 8, 16)),
         dropout_first=True,
     )
 

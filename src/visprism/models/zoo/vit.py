@@ -12,21 +12,14 @@ from timm.models.vision_transformer import VisionTransformer
 from torch import Tensor, nn
 
 from visprism.models.layers.heads import (
-    KeepsMLP,
     PatchEmbed,
     TokenHead,
-    check_pooling,
     classifier_of,
-    like_model,
 )
 from visprism.models.layers.window_attention import head_width
 from visprism.models.zoo_registry import MODELS, extends
 
 POOLS = {"token": "token", "gap": "avg", "gap_mlp": "avg", "attention_pool": "map"}  # timm's
-
-
-class ViT(KeepsMLP, VisionTransformer):
-    """timm's ViT, with a choice of heads."""
 
 
 V = TypeVar("V", bound=VisionTransformer)
@@ -86,8 +79,9 @@ def build_vit(
             block.attn = attention(width, num_heads, head_dim, **options)
         model.init_weights()
     if head == "gap_mlp":
-        assert isinstance(model, ViT)
-        model.give_mlp("head", num_classes)
+        model.set_submodule("head", classifier_of(head, width, num_classes))
+        if isinstance(model, PooledDeiT):
+            model.head_dist = classifier_of(head, width, num_classes)
     return model
 
 
@@ -95,13 +89,13 @@ SIZES = {"tiny": ("Ti", 192, 3), "small": ("S", 384, 6), "base": ("B", 768, 12)}
 
 
 @extends(build_vit)
-def vit(width: int, heads: int, **options: Any) -> ViT:
+def vit(width: int, heads: int, **options: Any) -> VisionTransformer:
     """Patch embedding, then blocks of global self-attention and an MLP of 4x width.
 
     Source: Dosovitskiy et al. (2021), An image is worth 16x16 words; sizes as in Touvron et al.
     (2021), Training data-efficient image transformers, table 1.
     """
-    return build_vit(ViT, width, heads, **options)
+    return build_vit(VisionTransformer, width, heads, **options)
 
 
 def variants(family: str, patch_size: int) -> dict[str, tuple[str, dict[str, Any]]]:
@@ -130,7 +124,7 @@ MODELS.register_family(vit, variants("vit", 16), (224,))
     init_values=0.2,
     weight_init="jax",
 )
-def small_vit(width: int, heads: int, **options: Any) -> ViT:
+def small_vit(width: int, heads: int, **options: Any) -> VisionTransformer:
     """A ViT that can be trained on small images in minutes.
 
     It has no class token, its position embeddings start as sines and cosines, and LayerScale
@@ -139,7 +133,7 @@ def small_vit(width: int, heads: int, **options: Any) -> ViT:
     Source: Beyer et al. (2022), Better plain ViT baselines for ImageNet-1k, for the mean of the
     tokens and the sines and cosines.
     """
-    model = build_vit(ViT, width, heads, **options)
+    model = build_vit(VisionTransformer, width, heads, **options)
     positions = build_sincos2d_pos_embed(
         list(model.patch_embed.grid_size), dim=model.embed_dim, temperature=100.0
     )
@@ -168,16 +162,7 @@ MODELS.register_family(
 # DeiTs (Touvron et al. 2021): ViTs with a distillation token, based on timm's.
 
 
-class DeiT(VisionTransformerDistilled):
-    """timm's DeiT, whose logits come from its two tokens."""
-
-    def reset_classifier(self, num_classes: int, global_pool: str | None = None) -> None:
-        """Give the network two new classifiers."""
-        check_pooling(self, global_pool, "token")
-        super().reset_classifier(num_classes)
-
-
-class PooledDeiT(ViT):
+class PooledDeiT(VisionTransformer):
     """A DeiT without its two tokens: both classifiers read one vector, pooled over patches.
 
     Source: Graham et al. (2021), LeViT, sec. 4.2, "No classification token".
@@ -185,38 +170,17 @@ class PooledDeiT(ViT):
 
     def __init__(self, **arguments: Any) -> None:
         super().__init__(**arguments)
-        self.head_dist: nn.Module = self._second("gap", self.num_classes)
+        self.head_dist: nn.Module = classifier_of("gap", self.embed_dim, self.num_classes)
+        if isinstance(self.head_dist, nn.Linear):
+            trunc_normal_(self.head_dist.weight, std=0.02)
+            nn.init.zeros_(self.head_dist.bias)
 
-    def _second(self, head: str, num_classes: int) -> nn.Module:
-        classifier = classifier_of(head, self.embed_dim, num_classes)
-        if isinstance(classifier, nn.Linear):
-            trunc_normal_(classifier.weight, std=0.02)
-            nn.init.zeros_(classifier.bias)
-        return like_model(classifier, self)
-
-    def give_mlp(self, name: str, num_classes: int) -> None:
-        """Make both classifiers VGG's MLP, now and at each reset."""
-        super().give_mlp(name, num_classes)
-        self.head_dist = self._second("gap_mlp", num_classes)
-
-    # pyrefly: ignore (timm's DeiT gives two as well)
-    def get_classifier(self) -> tuple[nn.Module, nn.Module]:
-        """The classifier for the targets, and the one for the teacher's predictions."""
-        return self.head, self.head_dist
-
-    def reset_classifier(self, num_classes: int, global_pool: str | None = None) -> None:
-        """Give the network two new classifiers of the kind that it has."""
-        self.head_dist = self._second("gap", num_classes)
-        super().reset_classifier(num_classes, global_pool)
-
-    # pyrefly: ignore (as above)
+    # pyrefly: ignore (timm's takes `pre_logits`, and its DeiT gives two as well)
     def forward_head(
-        self, x: Float[Tensor, "b n d"], pre_logits: bool = False
+        self, x: Float[Tensor, "b n d"]
     ) -> Float[Tensor, "b ..."] | tuple[Float[Tensor, "b k"], Float[Tensor, "b k"]]:
         """The logits of both classifiers in training mode, otherwise their mean."""
         x = super().forward_head(x, pre_logits=True)
-        if pre_logits:
-            return x
         of_class, of_teacher = self.head(x), self.head_dist(x)
         return (of_class, of_teacher) if self.training else (of_class + of_teacher) / 2
 
@@ -235,9 +199,9 @@ def deit(
     through attention, sec. 4 and table 1; without tokens: Graham et al. (2021), LeViT: a vision
     transformer in ConvNet's clothing for faster inference, sec. 4.2.
     """
-    kind = DeiT if head == "token" else PooledDeiT
+    kind = VisionTransformerDistilled if head == "token" else PooledDeiT
     model = build_vit(kind, width, heads, head=head, **options)
-    if isinstance(model, DeiT):
+    if isinstance(model, VisionTransformerDistilled):
         model.set_distilled_training(True)
     return model
 
