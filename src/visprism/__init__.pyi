@@ -169,7 +169,6 @@ from visprism.loss.eigenvalues import top_eigenpairs as top_eigenpairs
 from visprism.loss.eigenvalues import top_eigenvalues as top_eigenvalues
 from visprism.analyses.loss.density import trace as trace
 from visprism.loss.planes import Plane as Plane
-from visprism.loss.landscape import curvature_at_origin as curvature_at_origin
 from visprism.loss.landscape import landscape as landscape
 from visprism.loss.planes import plane_along as plane_along
 from visprism.loss.planes import plane_through as plane_through

@@ -57,26 +57,6 @@ def test_of_least_squares_it_is_a_parabola():
     np.testing.assert_allclose(surface.rise, (values - center).mean(1), atol=1e-12)
     half = t * (values - center).std(1) / 7**0.5
     np.testing.assert_allclose(surface.rise.high - surface.rise, half, atol=1e-10)
-    bend = vp.curvature_at_origin(surface)
-    np.testing.assert_allclose(bend.fitted, [(d**2).sum() / 7 for d in (d1, d2)])
-    np.testing.assert_allclose(bend.slope, [(d * residual).sum() / 7 for d in (d1, d2)])
-
-
-def test_the_middle_curves_as_the_hessian_says(small, batches):
-    small.double()
-    small[2], small[5] = nn.Softplus(), nn.Softplus()  # a ReLU has kinks within a step
-    small.eval()
-    exact = [(x.double(), y) for x, y in batches]
-    planes = vp.random_planes(small, points=5, reach=0.01, pairs=2)
-    curvature = vp.curvature_at_origin(
-        vp.landscape(small, exact, planes), planes, vp.Objective(small, exact)
-    )
-    np.testing.assert_allclose(curvature.fitted, curvature.hessian, rtol=1e-5)
-    assert len(curvature) == 4
-    assert abs(curvature.hessian).min() > 1e-3
-    decayed = vp.Objective(small, exact, weight_decay=0.1)
-    with pytest.raises(vp.InputError, match=r"objective must have weight_decay=0, .* got 0\.1"):
-        vp.curvature_at_origin(vp.landscape(small, exact, planes), planes, decayed)
 
 
 def test_the_l2_term_is_that_of_the_moved_weights(small, batches):
