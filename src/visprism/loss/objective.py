@@ -31,10 +31,8 @@ from visprism.core.run import DEFAULT_RUN, Run
 from visprism.loss.double_backward import (
     BatchNorm,
     check_batch_norm,
-    check_derivatives,
     check_gradients,
     differentiable,
-    in_double,
 )
 from visprism.passes.batches import (
     check_evaluation_mode,
@@ -270,12 +268,6 @@ class Objective:
         frozen = self._with(batch_norm="frozen")  # two images may be too few for statistics
         chosen = {name: tensors[name] for name in names}
         check_gradients(lambda leaves: frozen.logits(leaves, trial), chosen)
-        if self.decay.device.type == "mps":  # which has no float64
-            return
-        others = in_double({n: t for n, t in tensors.items() if n not in chosen})
-        double = frozen._with(tensors=others)
-        finer = in_double(trial) if isinstance(trial, Mapping) else trial.double()
-        check_derivatives(lambda leaves: double.logits(leaves, finer), chosen)
 
     def __len__(self) -> int:
         """Number of parameters P."""
