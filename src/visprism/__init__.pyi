@@ -171,7 +171,6 @@ from visprism.analyses.loss.density import trace as trace
 from visprism.loss.planes import Plane as Plane
 from visprism.loss.landscape import landscape as landscape
 from visprism.loss.planes import plane_along as plane_along
-from visprism.loss.planes import plane_through as plane_through
 from visprism.loss.planes import principal_plane as principal_plane
 from visprism.loss.planes import project as project
 from visprism.loss.planes import random_planes as random_planes

@@ -69,7 +69,7 @@ class LossSurface(Result):
         "Classes", "", "of the model; chance level is log(classes)", default=0
     )
     weight_decay: float = scalar("Weight decay", "", "of the L2 term", default=0.0)
-    plane: str = scalar("Plane", "", "random, checkpoints or given", default="random")
+    plane: str = scalar("Plane", "", "random or given", default="random")
     normalization: str = scalar("Normalization", "", "of random directions", default="filter")
     batch_norm: str = scalar("BatchNorm", "", "frozen or reestimated", default="frozen")
     has_batch_norm: bool = scalar(

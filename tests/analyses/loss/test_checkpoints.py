@@ -63,16 +63,12 @@ def test_along_the_sharpest_directions_the_loss_bends_as_the_hessian_says(measur
         assert bend == pytest.approx(eigenvalue, rel=0.1)
 
 
-def test_on_the_line_to_a_checkpoint_the_loss_ends_at_that_of_the_checkpoint(
-    measured, checkpoint
-):
-    options = {"points": 7, "ring_planes": 1, "angles": 4}
-    results = measured("landscape", checkpoints=(checkpoint(1),), **options)
-    surface, path = of_type(results, LossSurface), of_type(results, Projection)
-    assert surface.plane == "checkpoints"
-    np.testing.assert_allclose((path.a, path.b), [[1, 0], [0, 0]], atol=1e-6)
-    alone = measured("landscape", model=1, **options | {"points": 3}, batch_norm="reestimated")
-    assert at(surface, 1.0) == pytest.approx(at(of_type(alone, LossSurface), 0), rel=1e-5)
+def test_the_plane_of_two_checkpoints_goes_through_both(measured, checkpoint):
+    files = checkpoint(1), checkpoint(2)
+    results = measured("landscape", checkpoints=files, points=3, ring_planes=1, angles=4)
+    path = of_type(results, Projection)
+    np.testing.assert_allclose(path.share, 1, rtol=1e-5)
+    np.testing.assert_allclose((path.a[2], path.b[2]), 0, atol=1e-6)  # the model itself
 
 
 def test_a_path_of_checkpoints_is_drawn_on_the_plane_of_its_principal_directions(
