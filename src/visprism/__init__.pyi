@@ -158,7 +158,6 @@ from visprism.analyses.weights.relative_scores import relative_score_tables as r
 from visprism.loss.objective import Objective as Objective
 from visprism.loss.objective import Selection as Selection
 from visprism.loss.objective import cross_entropy as cross_entropy
-from visprism.analyses.loss.sharpness import mini_batch_sharpness as mini_batch_sharpness
 from visprism.analyses.loss.sharpness import sharpness as sharpness
 from visprism.loss.objective import smoothed_cross_entropy as smoothed_cross_entropy
 from visprism.loss.training_curvature import training_curvature as training_curvature
