@@ -165,7 +165,6 @@ class BatchGraph:
     """The computation of one batch's loss from the parameters, as autograd holds it."""
 
     leaves: list[Tensor]  # the chosen parameters
-    logits: Tensor
     loss: Float[Tensor, ""]  # sum over the examples, times their weights
     examples: int
     weight: float  # sum of the weights of the examples, 1 each unless the batch has others
@@ -374,9 +373,8 @@ class Objective:
         for number, (images, targets, *weights) in enumerate(batches):
             self.run.check_time()
             leaves = {name: part.clone().requires_grad_() for name, part in parts.items()}
-            logits = self.logits(leaves, images)
             with torch.enable_grad():
-                losses = self.losses(logits, targets)
+                losses = self.losses(self.logits(leaves, images), targets)
                 weight = weights_of_examples(losses, weights)
                 loss = weight @ losses
             if not torch.isfinite(losses).all():
@@ -386,7 +384,7 @@ class Objective:
                     f"{skip + number} that are not. Check the weights and the images."
                 )
             total = float(weight.sum())
-            yield BatchGraph(list(leaves.values()), logits, loss, len(losses), total)
+            yield BatchGraph(list(leaves.values()), loss, len(losses), total)
 
     def add_up(self, value: Tensor) -> Tensor:
         """The sum over the processes that share the batches."""
