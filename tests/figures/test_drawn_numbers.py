@@ -23,7 +23,6 @@ SHOWN = {
     "kind_summary": "mean mean_low mean_high",
     "kind_replication": "mean mean_low mean_high",
     "hessian_curves": "value density",
-    "hessian_summary": "ape ape_low ape_high nep nep_low nep_high",
     "rings": "radius rise rise_low rise_high",
     "sharpness": "sharpness",
     "eigenvalues": "rank value",

@@ -103,8 +103,8 @@ class Eigenvalues(Curvature):
         """The eigenvalues, how many converged, and the limit of stability."""
         values = ", ".join(f"{value:.4g}" for value in self.value)
         yield (
-            f"leading Hessian eigenvalues ({WHICH_LABELS[self.which]}) of the {self.objective}: "
-            f"{values}; {self.images_text}, {self.parameters:,} parameters"
+            f"leading Hessian eigenvalues ({WHICH_LABELS[self.which]}) of the "
+            f"{self.objective}: {values}; {self.images_text}, {self.parameters:,} parameters"
         )
         yield from unconverged(self.converged, self.tol)
         yield from stability_findings(float(self.value.max()), self.learning_rate)

@@ -190,6 +190,7 @@ class HessianSummary(OfObjectives):
     """
 
     row_names = ("names",)
+    drawn_in = "hessian-curves"
 
     batches: np.ndarray = column("Mini-batches", "", "how many were measured")
     ape_log_mean: np.ndarray = estimate(

@@ -9,7 +9,6 @@ from visprism.results import (
     Eigenvalues,
     Evolution,
     HessianCurves,
-    HessianSummary,
     History,
     LossIncrease,
     LossSurface,
@@ -119,24 +118,6 @@ def hessian_curves():
         value=np.tile([-1.0, -2.0, -4.0, 5.0, 10.0, 20.0], 2),
         density=np.tile([0.0, 0.05, 0.0, 0.0, 0.08, 0.0], 2),
         provenance=PROVENANCE,
-    )
-
-
-def hessian_summary():
-    two = np.ones(2)
-    return complete(
-        HessianSummary,
-        phase=np.array(["init", "end"]),
-        data=np.full(2, ""),
-        weight_decay=np.zeros(2),
-        batches=np.array([16, 16]),
-        nep=Estimated(0.3 * two, 0.2 * two, 0.4 * two),
-        ape=Estimated([50.0, 20.0], [40.0, 15.0], [60.0, 25.0]),
-        largest=100 * two,
-        smallest=-30 * two,
-        negative_batches=16 * two,
-        nll=2.3 * two,
-        converged=two,
     )
 
 

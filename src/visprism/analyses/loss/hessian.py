@@ -13,7 +13,6 @@ from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.container import Container
 from matplotlib.figure import Figure
-from matplotlib.ticker import PercentFormatter
 
 from visprism.analyses.base import ANALYSES, Analysis, Cost, Needs, Section, Sizes
 from visprism.analyses.loss.checkpoints import phases
@@ -177,32 +176,6 @@ def _(result: HessianCurves, ax: Axes) -> Axes:
     ax.axvline(0, color=FAINT, linewidth=0.6, zorder=0)
     ax.set_ylim(bottom=0)
     ax.set(xlabel=HessianCurves.infos()["value"].label, ylabel="Density per decade")
-    return ax
-
-
-@figure(width=2.4, height=2.2, key=_key, key_height=0.45, share_values=True)
-def _(result: HessianSummary, ax: Axes) -> Axes:
-    """NEP against APE, with their intervals over mini-batches where there are any."""
-    for row, (name, (color, _)) in enumerate(_styles(result).items()):
-        ape, nep = result.ape[row], result.nep[row]
-        xerr, yerr = (np.maximum([[n - n.low], [n.high - n]], 0) for n in (ape, nep))
-        ax.errorbar(
-            ape,
-            nep,
-            xerr=xerr,
-            yerr=yerr,
-            color=color,
-            marker="o",
-            markersize=4,
-            elinewidth=1.1,
-            capsize=2,
-            label=name,
-            gid=tip(name),
-        )
-    ax.yaxis.set_major_formatter(PercentFormatter(1, decimals=0))
-    ax.update_datalim([(0.0, 0.0), (1.15 * np.nanmax([*result.ape, 0.0]), 0.1)])
-    ax.autoscale_view()
-    ax.set(xlabel="Average positive eigenvalue (APE)", ylabel="Negative eigenvalues (NEP)")
     return ax
 
 

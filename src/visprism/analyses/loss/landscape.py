@@ -41,7 +41,7 @@ from visprism.loss.points import batch_norms
 from visprism.loss.rings import RADII, Rings, rings
 from visprism.table.result import Result
 
-View = Literal["contour", "surface", "slices"]
+View = Literal["contour", "slices"]
 Quantity = Literal["nll", "l2", "accuracy"]
 
 LABELS = {name: LossSurface.infos()[name].heading for name in ("nll", "l2", "accuracy")}
@@ -84,10 +84,7 @@ def _(
     if view == "slices":
         return _slices(ax, result, quantity)
     rows, pairs = result.select(result.pair == pair), len(np.unique(result.pair))
-    if view == "surface":
-        _surface(ax, rows, quantity)
-    else:
-        _contour(ax, rows, quantity, path)
+    _contour(ax, rows, quantity, path)
     if pairs > 1:
         which, at = f"pair {pair + 1} of {pairs}", {"xy": (0.98, 0.02), "ha": "right"}
         box = {"facecolor": "white", "alpha": 0.7, "linewidth": 0, "pad": 1}
@@ -126,26 +123,6 @@ def _contour(ax: Axes, rows: LossSurface, quantity: Quantity, path: Projection |
     ax.set_aspect("equal")
     ax.xaxis.set_major_locator(MaxNLocator(5))
     ax.yaxis.set_major_locator(MaxNLocator(5))
-    return ax
-
-
-def _surface(ax: Axes, rows: LossSurface, quantity: Quantity) -> Axes:
-    """The surface from a corner and above; height and color are positions on the scale."""
-    a, b = np.unique(rows.a), np.unique(rows.b)
-    norm, colors = _scale(rows, quantity)
-    value = norm(np.asarray(getattr(rows, quantity)).reshape(len(b), len(a)))
-    height = np.ma.filled(np.ma.masked_invalid(value), 1.0)
-    ax.scatter([], [], c=[], norm=norm, cmap=colors, label=LABELS[quantity])  # for the key
-    space: Any = ax.inset_axes((0, 0, 1, 1), projection="3d")
-    grid, edges = np.meshgrid(a, b), {"edgecolor": (0, 0, 0, 0.35), "linewidth": 0.25}
-    cells = {"rstride": 1, "cstride": 1, "shade": False, **edges}
-    space.plot_surface(*grid, height, facecolors=colors(height), **cells)
-    if isinstance(norm, LossScale):
-        chance = np.full_like(height, CHANCE_POSITION)
-        space.plot_wireframe(*grid, chance, rcount=1, ccount=1, color=INK, linewidth=0.8)
-    space.view_init(38, -58)
-    space.set(zlim=(0, 1), zticks=[], xlabel="1st direction", ylabel="2nd direction")
-    ax.axis("off")
     return ax
 
 
