@@ -107,14 +107,9 @@ class LossSurface(Result):
                 f"{self.provenance.precision} changes the NLL of the model's weights by "
                 f"{self.rounding:.2g} nats; smaller differences are not significant"
             )
-        yield from not_finite(np.asarray(self.nll))
-
-
-def not_finite(nll: Float[np.ndarray, " n"]) -> list[Finding]:
-    """At how many points the loss overflows."""
-    missing = int((~np.isfinite(nll)).sum())
-    text = f"the NLL is not finite at {missing} of {len(nll)} points"
-    return [Finding(text)] if missing else []
+        missing = int((~np.isfinite(self.nll)).sum())
+        if missing:
+            yield Finding(f"the NLL is not finite at {missing} of {len(self)} points")
 
 
 def landscape(

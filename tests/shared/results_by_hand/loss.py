@@ -160,8 +160,6 @@ def rings():
         batch_norm=np.full(3, "frozen"),
         radius=radii,
         rise=Estimated(radii**2, 0.8 * radii**2, 1.2 * radii**2, by_pair),
-        nll=2.0 + radii**2,
-        accuracy=np.full(3, 0.5),
         pairs=2,
         classes=10,
     )
