@@ -165,9 +165,8 @@ class BatchGraph:
     """The computation of one batch's loss from the parameters, as autograd holds it."""
 
     leaves: list[Tensor]  # the chosen parameters
-    loss: Float[Tensor, ""]  # sum over the examples, times their weights
+    loss: Float[Tensor, ""]  # sum over the examples
     examples: int
-    weight: float  # sum of the weights of the examples, 1 each unless the batch has others
 
 
 class LogitsModule(nn.Module):
@@ -202,8 +201,7 @@ class Objective:
     Args:
         model: a classifier in evaluation mode, so that dropout and stochastic depth are off.
         batches: (images, targets), read once per derivative, so it must be re-iterable. Images
-            as `forward` takes them. With (images, targets, weights) the loss is the weighted
-            mean sum_n w_n l_n / sum_n w_n; weights have the shape (B,).
+            as `forward` takes them.
         loss: ``(logits, targets) -> losses`` of shape (B,), one per example. Sums are taken
             inside, so a smaller last batch has the weight of its examples.
         weight_decay: wd.
@@ -334,13 +332,12 @@ class Objective:
         """Mean of the loss over the examples, by default at the parameters of the model."""
         leaves = self.unflatten(self.theta if theta is None else theta)
         total = torch.zeros(2, dtype=torch.float64)
-        for images, targets, *weights in self._local_batches():
+        for images, targets in self._local_batches():
             self.run.check_time()
             losses = self.losses(self.logits(leaves, images), targets).detach().cpu().double()
-            weight = weights_of_examples(losses, weights)
-            total += torch.stack([weight @ losses, weight.sum()])
-        loss, weight = self.add_up(total).tolist()
-        return loss / weight
+            total += torch.tensor([float(losses.sum()), len(losses)], dtype=total.dtype)
+        loss, examples = self.add_up(total).tolist()
+        return loss / examples
 
     def l2(self, theta: Float[Tensor, " p"] | None = None) -> float:
         """wd/2 |theta|^2 over the parameters that decay."""
@@ -354,15 +351,15 @@ class Objective:
     def gradient(self, theta: Float[Tensor, " p"] | None = None) -> Float[Tensor, " p"]:
         """Gradient of NLL + L2; one pass forward and one backward."""
         theta = self.theta if theta is None else theta
-        total, weight = torch.zeros_like(theta), 0.0
+        total, examples = torch.zeros_like(theta), 0
         with self.run.compute.arithmetic():
             for graph in self.graphs(theta):
                 gradients = torch.autograd.grad(
                     graph.loss, graph.leaves, materialize_grads=True
                 )
                 total += flatten(gradients)
-                weight += graph.weight
-        return self.mean_of(total, weight) + self.decay * theta
+                examples += graph.examples
+        return self.mean_of(total, examples) + self.decay * theta
 
     def graphs(
         self, theta: Float[Tensor, " p"] | None = None, *, skip: int = 0
@@ -370,34 +367,31 @@ class Objective:
         """The graph of each batch of this process, without the first `skip` batches."""
         parts = self.unflatten(self.theta if theta is None else theta)
         batches = islice(self._local_batches(), skip, None)
-        for number, (images, targets, *weights) in enumerate(batches):
+        for number, (images, targets) in enumerate(batches):
             self.run.check_time()
             leaves = {name: part.clone().requires_grad_() for name, part in parts.items()}
             with torch.enable_grad():
                 losses = self.losses(self.logits(leaves, images), targets)
-                weight = weights_of_examples(losses, weights)
-                loss = weight @ losses
+                loss = losses.sum()
             if not torch.isfinite(losses).all():
                 bad = int((~torch.isfinite(losses)).sum())
                 raise InputError(
                     f"losses must be finite, got {bad} of {len(losses)} in batch "
                     f"{skip + number} that are not. Check the weights and the images."
                 )
-            total = float(weight.sum())
-            yield BatchGraph(list(leaves.values()), loss, len(losses), total)
+            yield BatchGraph(list(leaves.values()), loss, len(losses))
 
     def add_up(self, value: Tensor) -> Tensor:
         """The sum over the processes that share the batches."""
         return add_up(value) if self.shared else value
 
-    def mean_of(self, total: Tensor, weight: float) -> Tensor:
+    def mean_of(self, total: Tensor, examples: int) -> Tensor:
         """A sum over the examples of this process, as the mean over all examples; in place."""
-        weights = float(self.add_up(torch.tensor(weight, dtype=torch.float64)))
-        return self.add_up(total).div_(weights)
+        number = float(self.add_up(torch.tensor(examples, dtype=torch.float64)))
+        return self.add_up(total).div_(number)
 
-    def _local_batches(self) -> Iterator[tuple]:
-        for batch in share(self.batches) if self.shared else self.batches:
-            yield *with_targets(batch[:2]), *batch[2:]
+    def _local_batches(self) -> Iterator[tuple[Images, Tensor]]:
+        yield from map(with_targets, share(self.batches) if self.shared else self.batches)
 
 
 def tied_names(model: nn.Module) -> Iterator[tuple[str, str]]:
@@ -420,21 +414,6 @@ def check_weight_decay(weight_decay: float) -> None:
         raise InputError(f"weight_decay must be at least 0, got {weight_decay}")
 
 
-def weights_of_examples(
-    losses: Float[Tensor, " b"], weights: Sequence[Tensor]
-) -> Float[Tensor, " b"]:
-    """The weight of each example of a batch: 1, or the third tensor of the batch."""
-    if not weights:
-        return torch.ones_like(losses)
-    weight = weights[0]
-    if weight.shape != losses.shape or not bool(((weight >= 0) & weight.isfinite()).all()):
-        raise InputError(
-            f"weights must be one non-negative number per image ({len(losses)}), got shape "
-            f"{tuple(weight.shape)}"
-        )
-    return weight.to(losses)
-
-
 def _first_images(batches: Iterable) -> Images:
     if isinstance(batches, Iterator):
         raise InputError(
@@ -443,4 +422,4 @@ def _first_images(batches: Iterable) -> Images:
     first = next(iter(batches), None)
     if first is None:
         raise InputError("batches must hold at least one batch of (images, targets), got none")
-    return with_targets(first[:2])[0]
+    return with_targets(first)[0]

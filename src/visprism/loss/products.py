@@ -52,24 +52,23 @@ class Products:
     count: int = 0  # vectors that were multiplied
     _kept: list[tuple[Linear, BatchGraph]] = field(default_factory=list, repr=False)
     _complete: bool = field(default=False, repr=False)  # whether all batches are kept
-    _totals: tuple[float, float, int, int] | None = field(default=None, repr=False)
+    _totals: tuple[float, int, int] | None = field(default=None, repr=False)
 
     def __call__(self, rows: Float[Tensor, "s p"]) -> Float[Tensor, "s p"]:
         """H times each row."""
         parts = [list(self.objective.unflatten(row).values()) for row in rows]
         totals = torch.zeros_like(rows)  # also of a process without a batch
-        loss, weight, examples, largest = 0.0, 0.0, 0, 0
+        loss, examples, largest = 0.0, 0, 0
         with self.objective.run.compute.arithmetic():
             for row, multiply, graph in self._tracked(len(rows)):
                 totals[row] += torch.cat([piece.flatten() for piece in multiply(parts[row])])
                 if row == 0:
                     loss += 0.0 if self._totals else float(graph.loss.detach())
-                    weight += graph.weight
                     examples, largest = examples + graph.examples, max(largest, graph.examples)
         if self._totals is None:
-            self._totals = loss, weight, examples, largest
+            self._totals = loss, examples, largest
         self.count += len(rows)
-        means = self.objective.mean_of(totals, weight)
+        means = self.objective.mean_of(totals, examples)
         if self.objective.weight_decay:
             means.addcmul_(self.objective.decay, rows)
         return means
@@ -79,14 +78,14 @@ class Products:
         """NLL and number of examples, after a first product, which has counted them."""
         if self._totals is None:
             raise RuntimeError("nll_and_examples is known after the first product")
-        sums = torch.tensor(self._totals[:3], dtype=torch.float64)
-        loss, weight, examples = self.objective.add_up(sums).tolist()
-        return loss / weight, int(examples)
+        sums = torch.tensor(self._totals[:2], dtype=torch.float64)
+        loss, examples = self.objective.add_up(sums).tolist()
+        return loss / examples, int(examples)
 
     @property
     def batch_size(self) -> int:
         """Number of examples of the largest batch of this process, after a first product."""
-        return 0 if self._totals is None else self._totals[3]
+        return 0 if self._totals is None else self._totals[2]
 
     def _tracked(self, rows: int) -> Iterator[tuple[int, Linear, BatchGraph]]:
         """Each row with each batch; with progress and deadline where there are several."""
