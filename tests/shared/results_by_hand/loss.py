@@ -60,8 +60,6 @@ def trajectory():
     return complete(
         WeightTrajectory,
         snapshot=np.arange(4),
-        radius=np.array([1.0, 0.8, 0.3, 0.0]),
-        angle=np.array([0.0, 0.4, 0.9, np.nan]),
         first=np.array([-3.0, -1.0, 1.5, 2.5]),
         second=np.array([-1.0, 1.0, 0.5, -0.5]),
         step=np.array([np.nan, 2.8, 2.5, 1.4]),
