@@ -159,7 +159,6 @@ from visprism.loss.objective import Objective as Objective
 from visprism.loss.objective import Selection as Selection
 from visprism.loss.objective import cross_entropy as cross_entropy
 from visprism.analyses.loss.sharpness import sharpness as sharpness
-from visprism.loss.objective import smoothed_cross_entropy as smoothed_cross_entropy
 from visprism.loss.training_curvature import training_curvature as training_curvature
 from visprism.analyses.loss.hessian_by_block import hessian_by_block as hessian_by_block
 from visprism.loss.spectrum import hessian_spectrum as hessian_spectrum

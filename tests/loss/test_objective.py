@@ -10,7 +10,7 @@ from torch import nn
 from torch.nn import functional
 from unusual_modules import built
 
-from visprism import Objective, dissect, receptive_field, smoothed_cross_entropy
+from visprism import Objective, dissect, receptive_field
 
 
 def dense(model, images, targets, names=None):
@@ -97,14 +97,6 @@ def test_the_gradient_is_that_of_differences(network, images, classes):
     step = 1e-5 * direction
     rise = objective.value(objective.theta + step) - objective.value(objective.theta - step)
     assert float(objective.gradient() @ direction) == pytest.approx(rise / 2e-5, rel=1e-6)
-
-
-def test_label_smoothing_is_torchs(convolutional, images, classes):
-    loss = smoothed_cross_entropy(0.2)(convolutional(images), classes).mean().detach()
-    theirs = functional.cross_entropy(
-        convolutional(images), classes, label_smoothing=0.2
-    ).detach()
-    assert float(loss) == pytest.approx(float(theirs), rel=1e-12)
 
 
 def test_products_are_those_of_the_data_however_it_is_cut(network, images, classes):

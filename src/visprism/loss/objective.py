@@ -133,21 +133,6 @@ def cross_entropy(logits: Float[Tensor, "b k"], targets: Tensor) -> Float[Tensor
     return -(targets * functional.log_softmax(logits, dim=1)).sum(1)
 
 
-def smoothed_cross_entropy(smoothing: float) -> Loss:
-    """`cross_entropy` with targets (1 - s) t + s / K.
-
-    Source: Szegedy et al. (2016), Rethinking the Inception architecture, sec. 7.
-    """
-    if not 0 <= smoothing < 1:
-        raise InputError(f"smoothing must be at least 0 and below 1, got {smoothing}")
-
-    def loss(logits: Tensor, targets: Tensor) -> Tensor:
-        uniform = -functional.log_softmax(logits, dim=1).mean(1)
-        return (1 - smoothing) * cross_entropy(logits, targets) + smoothing * uniform
-
-    return loss
-
-
 def losses_of(loss: Loss, logits: Tensor, targets: Tensor) -> Float[Tensor, " b"]:
     """The loss of each example."""
     losses = loss(logits, targets)
@@ -202,7 +187,8 @@ class Objective:
         model: a classifier in evaluation mode, so that dropout and stochastic depth are off.
         batches: (images, targets), read once per derivative, so it must be re-iterable. Images
             as `forward` takes them.
-        loss: ``(logits, targets) -> losses`` of shape (B,), one per example. Sums are taken
+        loss: ``(logits, targets) -> losses`` of shape (B,), one per example, such as
+            ``nn.CrossEntropyLoss(label_smoothing=0.1, reduction="none")``. Sums are taken
             inside, so a smaller last batch has the weight of its examples.
         weight_decay: wd.
         decayed: which of the chosen parameters decay; see `Selection`.
