@@ -10,7 +10,6 @@ import numpy as np
 from jaxtyping import Float
 from torch import Tensor
 
-from visprism.core.errors import InputError
 from visprism.core.run import Run
 from visprism.estimates import questions
 from visprism.estimates.findings import Finding
@@ -155,7 +154,6 @@ def top_eigenpairs(
     k: int = 5,
     which: Which = "LM",
     tol: float = 1e-3,
-    num_starts: int = 1,
     max_products: int = 300,
     learning_rate: float | None = None,
     run: Run | None = None,
@@ -175,18 +173,15 @@ def top_eigenpairs(
         k: number of eigenvalues.
         which: largest in magnitude (LM), largest (LA), smallest (SA), or both ends (BE).
         tol: relative residual of convergence.
-        num_starts: start vectors, which go through the products together.
         max_products: number of products after which to stop; what has not converged is marked.
         learning_rate: of training, to compare the sharpness with 2 / learning rate.
         run: seed, progress, provenance and deadline; by default the objective's.
 
     Sources: Golub & Van Loan (2013), Matrix computations, sec. 10.3; Park & Kim (2022), fig. 4.
     """
-    if num_starts < 1:
-        raise InputError(f"num_starts must be at least 1, got {num_starts}")
     objective = objective.with_run(run)
     products = Products(objective)
-    start = random_normal(objective, num_starts, objective.run.seed, "eigenvalues")
+    start = random_normal(objective, objective.run.seed, "eigenvalues")
     (pairs,) = eigenpairs(
         products,
         start,

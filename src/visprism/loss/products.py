@@ -160,11 +160,9 @@ def result_fields(products: Products) -> dict[str, Any]:
     }
 
 
-def random_normal(
-    objective: Objective, count: int, seed: int, *use: object
-) -> Float[Tensor, "count p"]:
-    """Standard normal vectors, one per row."""
-    numbers = torch.randn(count, len(objective), generator=stream(seed, *use))
+def random_normal(objective: Objective, seed: int, *use: object) -> Float[Tensor, " p"]:
+    """A standard normal vector."""
+    numbers = torch.randn(len(objective), generator=stream(seed, *use))
     return numbers.to(objective.decay)
 
 

@@ -169,7 +169,7 @@ def _of_mini_batch(
     weight_decay, run = objective.weight_decay, objective.run
     products = Products(objective.without_decay().with_batches([batch], shared=False))
     decay = objective.decay
-    start = torch.randn(1, len(decay), generator=stream(run.seed, "hessian", *use)).to(decay)
+    start = torch.randn(len(decay), generator=stream(run.seed, "hessian", *use)).to(decay)
 
     def pairs(product: Product, decays: Iterable[float], shift: float) -> list[tuple]:
         """Weight decay, request and eigenpairs, all from one Krylov space."""

@@ -269,7 +269,7 @@ def _leading(
 
     request = Request(min(k, len(scale)), "LA")
     run = products.objective.run
-    (pairs,) = eigenpairs(product, start[None], [request], tol=tol, run=run)
+    (pairs,) = eigenpairs(product, start, [request], tol=tol, run=run)
     return pairs
 
 
