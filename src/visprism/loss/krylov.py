@@ -185,11 +185,10 @@ def _norm(vector: Tensor) -> Tensor:
 
 @dataclass(frozen=True)
 class Request:
-    """Which eigenvalues of A + shift are computed."""
+    """Which eigenvalues are computed."""
 
     k: int
     which: Which = "LM"
-    shift: float = 0.0
     required: bool = True  # False: as they are when the others have converged
 
 
@@ -217,7 +216,7 @@ def eigenpairs(
 
     A request is for the k values that are largest in magnitude (LM), largest (LA), smallest
     (SA), or at both ends (BE, one more at the upper end if k is odd). One Krylov space serves
-    all requests, since A and A + shift have the same eigenvectors.
+    all requests.
 
     A Ritz value theta with residual r is within r of an eigenvalue, and usually within r^2 / g
     if the next eigenvalue is g away. A value has converged when r <= tol |theta|, no other Ritz
@@ -292,9 +291,9 @@ def _check(request: Request, p: int) -> None:
 def _select(
     space: Krylov, ritz: Ritz, request: Request, converged: Bool[Tensor, " k"]
 ) -> Eigenpairs:
-    chosen = leading(ritz.values + request.shift, request.k, request.which)
+    chosen = leading(ritz.values, request.k, request.which)
     return Eigenpairs(
-        values=ritz.values[chosen] + request.shift,
+        values=ritz.values[chosen],
         residuals=ritz.residuals[chosen],
         converged=converged,
         vectors=space.vectors(ritz.coordinates[:, chosen]),
@@ -306,7 +305,7 @@ def _restart_indices(ritz: Ritz, requests: Sequence[Request], r: int) -> Int[Ten
     """Indices of r Ritz values, the leading ones of each required request in turn."""
     m = len(ritz.values)
     orders = [
-        leading(ritz.values + q.shift, m, q.which).tolist()
+        leading(ritz.values, m, q.which).tolist()
         if q.which != "BE"
         else [i for pair in zip(range(m - 1, -1, -1), range(m), strict=True) for i in pair]
         for q in requests
@@ -330,7 +329,7 @@ def _convergence(
     ritz: Ritz, request: Request, tol: float, noise: float
 ) -> tuple[Bool[Tensor, " k"], Bool[Tensor, " k"]]:
     """Which values have converged, and which cannot be improved by further products."""
-    values = ritz.values + request.shift
+    values = ritz.values
     chosen = leading(values, request.k, request.which)
     value, residual = values[chosen], ritz.residuals[chosen]
     rounding = noise * float(values.abs().max())

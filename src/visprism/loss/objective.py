@@ -273,10 +273,6 @@ class Objective:
         _first_images(batches)
         return self._with(batches=batches, shared=self.shared if shared is None else shared)
 
-    def without_decay(self) -> "Objective":
-        """The NLL of the same data."""
-        return self._with(weight_decay=0.0, decay=torch.zeros_like(self.decay))
-
     def at(self, theta: Float[Tensor, " p"]) -> "Objective":
         """The same objective of a model that has `theta` as its parameters."""
         return self._with(tensors=self.tensors | self.unflatten(theta.detach()))

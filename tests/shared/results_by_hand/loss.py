@@ -109,12 +109,9 @@ def evolution():
 
 def hessian_curves():
     return HessianCurves(
-        phase=np.repeat(["init", "end"], 6),
-        data=np.full(12, ""),
-        weight_decay=np.zeros(12),
-        sign=np.tile([-1, -1, -1, 1, 1, 1], 2),
-        value=np.tile([-1.0, -2.0, -4.0, 5.0, 10.0, 20.0], 2),
-        density=np.tile([0.0, 0.05, 0.0, 0.0, 0.08, 0.0], 2),
+        sign=np.array([-1, -1, -1, 1, 1, 1]),
+        value=np.array([-1.0, -2.0, -4.0, 5.0, 10.0, 20.0]),
+        density=np.array([0.0, 0.05, 0.0, 0.0, 0.08, 0.0]),
         provenance=PROVENANCE,
     )
 
