@@ -155,7 +155,7 @@ class Krylov:
         self.rounding = max(self.rounding, asymmetry)
 
     def _vanished(self, norm: float) -> bool:
-        """Whether the remainder is mere rounding; a new direction is then in its place."""
+        """Whether the remainder is mere rounding; a new direction then replaces it."""
         noise = 20 * torch.finfo(self._basis.dtype).eps
         if self.exhausted or norm > noise * self._scale:
             return self.exhausted

@@ -78,8 +78,8 @@ class Hessian(Analysis):
     )
     weight_decay: float | None = option(
         0.0,
-        "weight decay of the L2 term; 0, also for a checkpoint with a recipe: NLL alone; above "
-        "0: NLL + L2 instead; none: that in the checkpoint's recipe, or 0 without one",
+        "weight decay of the L2 term; 0, also for a checkpoint with a recipe: only the NLL; "
+        "above 0: NLL + L2 instead; none: that in the checkpoint's recipe, or 0 without one",
         minimum=0,
     )
     parameters: str = option(
