@@ -34,7 +34,7 @@ study = vp.examine(
 # assumed.
 
 # %%
-vp.plot(study["hessian"])
+vp.plot(study["hessian-curves"])
 plt.show()
 
 # %%

@@ -48,7 +48,7 @@ plt.show()
 # -------------------
 #
 # Training wrote a snapshot of the weights after the warm-up and after each epoch. The
-# sharpness of a snapshot is the increase of the training loss at distance 0.05 along the
+# sharpness of a snapshot is the increase of the loss of a batch at distance 0.05 along its
 # gradient.
 
 # %%

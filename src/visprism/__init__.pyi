@@ -158,9 +158,7 @@ from visprism.analyses.weights.relative_scores import relative_score_tables as r
 from visprism.loss.objective import Objective as Objective
 from visprism.loss.objective import Selection as Selection
 from visprism.loss.objective import cross_entropy as cross_entropy
-from visprism.analyses.loss.sharpness import mini_batch_sharpness as mini_batch_sharpness
 from visprism.analyses.loss.sharpness import sharpness as sharpness
-from visprism.loss.objective import smoothed_cross_entropy as smoothed_cross_entropy
 from visprism.loss.training_curvature import training_curvature as training_curvature
 from visprism.analyses.loss.hessian_by_block import hessian_by_block as hessian_by_block
 from visprism.loss.spectrum import hessian_spectrum as hessian_spectrum
@@ -169,10 +167,8 @@ from visprism.loss.eigenvalues import top_eigenpairs as top_eigenpairs
 from visprism.loss.eigenvalues import top_eigenvalues as top_eigenvalues
 from visprism.analyses.loss.density import trace as trace
 from visprism.loss.planes import Plane as Plane
-from visprism.loss.landscape import curvature_at_origin as curvature_at_origin
 from visprism.loss.landscape import landscape as landscape
 from visprism.loss.planes import plane_along as plane_along
-from visprism.loss.planes import plane_through as plane_through
 from visprism.loss.planes import principal_plane as principal_plane
 from visprism.loss.planes import project as project
 from visprism.loss.planes import random_planes as random_planes

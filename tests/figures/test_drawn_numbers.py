@@ -22,7 +22,6 @@ SHOWN = {
     "relative_scores": "weight",
     "kind_summary": "mean mean_low mean_high",
     "hessian_curves": "value density",
-    "hessian_summary": "ape ape_low ape_high nep nep_low nep_high",
     "rings": "radius rise rise_low rise_high",
     "sharpness": "sharpness",
     "eigenvalues": "rank value",

@@ -161,15 +161,6 @@ def test_models_share_one_scale(made):
     assert len(figure.axes) == 3  # and the bar
 
 
-def test_in_polar_coordinates_the_last_checkpoint_is_the_middle(made, ax):
-    result = made["trajectory"]
-    plot(result, ax, view="polar")
-    points = np.array([line.get_xydata()[0] for line in ax.lines if line.get_marker() == "o"])
-    np.testing.assert_allclose(points[[0, -1]], [[1, 0], [0, 0]])
-    np.testing.assert_allclose(np.hypot(*points.T), result.radius)
-    np.testing.assert_allclose(np.arctan2(*points[1:3, ::-1].T), result.angle[1:3])
-
-
 def rectangles(ax):
     return [patch for patch in ax.patches if isinstance(patch, Rectangle)]
 

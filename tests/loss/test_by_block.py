@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 import torch
-from internals import Products, hvp
+from internals import Products
 
-from visprism import Objective, dissect, hessian_by_block, top_eigenvalues
+from visprism import Objective, dissect, hessian_by_block
 
 
 def dense(model, batches, names):
@@ -55,20 +55,3 @@ def test_a_fraction_is_the_loss_of_the_first_images(anatomy, images, classes):
     assert set(result.fraction) == {"10 images", "5 images"}
     np.testing.assert_allclose(half.trace, alone.trace, rtol=1e-9)
     np.testing.assert_allclose(half.nll, alone.nll, rtol=1e-12)
-
-
-def test_an_image_of_weight_two_counts_as_two_images(convolutional, images, classes):
-    weights = torch.ones(10).double()
-    weights[3] = 2
-    weights[7] = 0
-    index = [0, 1, 2, 3, 3, 4, 5, 6, 8, 9]
-    weighted = Objective(convolutional, [(images, classes, weights)])
-    repeated = Objective(convolutional, [(images[index], classes[index])])
-    vector = torch.randn(len(weighted), generator=torch.Generator().manual_seed(0)).double()
-    torch.testing.assert_close(weighted.gradient(), repeated.gradient())
-    torch.testing.assert_close(hvp(weighted, vector), hvp(repeated, vector))
-    assert weighted.nll() == pytest.approx(repeated.nll(), rel=1e-12)
-    values = [top_eigenvalues(o, k=1, tol=1e-8) for o in (weighted, repeated)]
-    assert values[0].value[0] == pytest.approx(values[1].value[0], rel=1e-8)
-    assert values[0].nll == pytest.approx(values[1].nll, rel=1e-12)
-    assert values[0].provenance.images == 10

@@ -50,16 +50,6 @@ def test_the_vectors_are_the_sharpest_directions(objective, dense):
     )
 
 
-def test_the_gauss_newton_matrix_has_no_negative_eigenvalue(objective):
-    eigenvalues = vp.top_eigenvalues(
-        objective, k=1, which="SA", matrix="gauss-newton", tol=1e-8
-    )
-    assert eigenvalues.value[0] == pytest.approx(
-        0.01, rel=1e-8
-    )  # weight decay; its rank is at most 20
-    assert "leading Gauss-Newton eigenvalues" in str(eigenvalues.findings()[0])
-
-
 def assert_within_four_errors(estimated, exact):
     """A 95% interval is about four standard errors wide."""
     assert abs(estimated - exact) < estimated.high - estimated.low

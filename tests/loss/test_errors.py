@@ -175,46 +175,6 @@ def test_refuses_a_model_without_gradients(make, match, images, classes):
         Objective(make(), [(images.float(), classes)])
 
 
-def rounded(x, steps):
-    """A straight-through estimator."""
-    return x + ((steps * x).round() / steps - x).detach()
-
-
-class Rounding(nn.Module):
-    def forward(self, x):
-        return rounded(x, 255)
-
-
-class RoundedWeights(nn.Linear):
-    def forward(self, x):
-        return functional.linear(x, rounded(self.weight, 127), self.bias)
-
-
-class Coarse(nn.Module):
-    """A softmax in a given type, as attentions of some models have it."""
-
-    def __init__(self, dtype):
-        super().__init__()
-        self.dtype = dtype
-
-    def forward(self, x):
-        return functional.softmax(x.to(self.dtype), dim=1, dtype=self.dtype).to(x.dtype)
-
-
-@pytest.mark.parametrize("last", [Rounding(), RoundedWeights(8, 8)], ids=["outputs", "weights"])
-def test_refuses_derivatives_of_something_else_than_the_model(last, images, classes):
-    head = nn.Linear(8, 3)
-    nn.init.zeros_(head.weight)
-    with pytest.raises(InputError, match=r"its logits change differently .*straight-t"):
-        Objective(network(last, head), [(images.float(), classes)])
-
-
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
-def test_a_part_in_a_coarser_type_is_no_reason_to_refuse(dtype, images, classes):
-    model = network(Coarse(dtype), nn.Linear(8, 3))
-    assert Objective(model, [(images.float(), classes)]).gradient().norm() > 0
-
-
 @pytest.mark.parametrize("scale", [1e-30, 1e37])
 def test_sharpness_is_finite_or_refused(regression, images, classes, scale):
     with torch.no_grad():

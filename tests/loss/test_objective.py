@@ -5,12 +5,12 @@ import copy
 import numpy as np
 import pytest
 import torch
-from internals import Products, gauss_newton_product, hvp, stream
+from internals import Products, hvp, stream
 from torch import nn
 from torch.nn import functional
 from unusual_modules import built
 
-from visprism import Objective, dissect, receptive_field, smoothed_cross_entropy
+from visprism import Objective, dissect, receptive_field
 
 
 def dense(model, images, targets, names=None):
@@ -29,9 +29,9 @@ def dense(model, images, targets, names=None):
     return torch.autograd.functional.hessian(loss, theta)
 
 
-def matrix(objective, kind="hessian"):
-    """All of an objective's matrix, a product for each column."""
-    products = Products(objective, kind)
+def matrix(objective):
+    """All of an objective's Hessian, a product for each column."""
+    products = Products(objective)
     return products(torch.eye(len(objective), dtype=torch.float64))
 
 
@@ -49,27 +49,6 @@ def test_softmax_regression_has_its_textbook_hessian(regression, images, classes
     )
 
 
-def test_the_gauss_newton_matrix_of_softmax_regression_is_its_hessian(
-    regression, images, classes
-):
-    objective = Objective(regression, [(images, classes)])
-    np.testing.assert_allclose(matrix(objective, "gauss-newton"), matrix(objective), atol=1e-12)
-
-
-def test_the_gauss_newton_matrix_is_the_product_of_jacobians(network, images, classes):
-    parameters = {n: p.detach() for n, p in network.named_parameters()}
-    with torch.nn.attention.sdpa_kernel(torch.nn.attention.SDPBackend.MATH):
-        jacobians = torch.func.jacrev(
-            lambda p: torch.func.functional_call(network, p, (images,))
-        )(parameters)
-    J = torch.cat([j.flatten(2) for j in jacobians.values()], 2)
-    p = network(images).softmax(1)
-    weights = torch.diag_embed(p) - p[:, :, None] * p[:, None]
-    exact = torch.einsum("nkp,nkl,nlq->pq", J, weights, J).detach() / 10
-    ours = matrix(Objective(network, [(images, classes)]), "gauss-newton")
-    np.testing.assert_allclose(ours, exact, atol=1e-10)
-
-
 @pytest.mark.parametrize(
     ("network", "targets"),
     [("convolutional", "soft"), ("attention", "classes")],
@@ -85,9 +64,8 @@ def test_the_hessian_is_that_of_autograd(network, images, targets, request):
 def test_the_objective_multiplies_one_vector_or_several(convolutional, images, classes):
     objective = Objective(convolutional, [(images, classes)], weight_decay=0.1)
     V = torch.randn(2, 2, len(objective), generator=stream(0, "V")).double()
-    for product in (hvp, gauss_newton_product):
-        each = torch.stack([product(objective, v) for v in V.flatten(0, 1)])
-        np.testing.assert_allclose(product(objective, V).flatten(0, 1), each, atol=1e-9)
+    each = torch.stack([hvp(objective, v) for v in V.flatten(0, 1)])
+    np.testing.assert_allclose(hvp(objective, V).flatten(0, 1), each, atol=1e-9)
 
 
 def test_weight_decay_shifts_the_hessian_where_parameters_decay(network, images, classes):
@@ -119,14 +97,6 @@ def test_the_gradient_is_that_of_differences(network, images, classes):
     step = 1e-5 * direction
     rise = objective.value(objective.theta + step) - objective.value(objective.theta - step)
     assert float(objective.gradient() @ direction) == pytest.approx(rise / 2e-5, rel=1e-6)
-
-
-def test_label_smoothing_is_torchs(convolutional, images, classes):
-    loss = smoothed_cross_entropy(0.2)(convolutional(images), classes).mean().detach()
-    theirs = functional.cross_entropy(
-        convolutional(images), classes, label_smoothing=0.2
-    ).detach()
-    assert float(loss) == pytest.approx(float(theirs), rel=1e-12)
 
 
 def test_products_are_those_of_the_data_however_it_is_cut(network, images, classes):

@@ -5,7 +5,7 @@ import pytest
 import torch
 from torch import nn
 
-from visprism import InputError, plane_along, plane_through, random_planes
+from visprism import InputError, plane_along, principal_plane, random_planes
 
 
 @pytest.fixture
@@ -46,56 +46,41 @@ def test_a_random_plane_has_its_weights_in_the_middle(model):
     np.testing.assert_array_equal(plane.a, [-2, -1, 0, 1, 2])
     np.testing.assert_array_equal(plane.b, plane.a)
     assert plane.points()[:6] == [(-2, -2), (-1, -2), (0, -2), (1, -2), (2, -2), (-2, -1)]
-    assert len(random_planes(model, points=5, lines=True)[0].points()) == 5
-
-
-def test_the_plane_goes_through_the_checkpoints(model):
-    one, two = other(model, 1), other(model, 2)
-    plane = plane_through(model, [one, two])
-    torch.testing.assert_close(at(model, plane, 1, 0), vector(one))
-    # The second lies where its two coordinates say; found by least squares.
-    origin = vector(dict(model.named_parameters())).detach()
-    axes = torch.stack([at(model, plane, *e) - origin for e in ((1, 0), (0, 1))])
-    place = torch.linalg.lstsq(axes.T, vector(two) - origin).solution
-    torch.testing.assert_close(at(model, plane, *place.tolist()), vector(two))
-    assert plane.a[0] < min(0, place[0]) <= max(1, place[0]) < plane.a[-1]
-    assert plane.b[0] < 0 < place[1] < plane.b[-1]
-
-
-def test_distances_in_the_plane_are_those_of_the_weights(model):
-    one = other(model, 1)
-    plane = plane_through(model, [one, other(model, 2)])
-    origin = vector(dict(model.named_parameters())).detach()
-    unit = (vector(one) - origin).norm()
-    for a, b in ((0.3, 0.4), (-2.0, 1.0), (0.0, 1.0)):
-        far = (at(model, plane, a, b) - origin).norm()
-        assert float(far / unit) == pytest.approx(np.hypot(a, b))
 
 
 def test_given_directions_are_taken_as_they_are(model):
-    direction = {"bias": torch.tensor([3.0, 4.0]).double()}
-    plane = plane_along(model, direction, points=3, reach=0.5)
-    torch.testing.assert_close(plane.first["bias"], direction["bias"])
-    assert plane.points() == [(-0.5, 0.0), (0.0, 0.0), (0.5, 0.0)]
+    bias = {"bias": torch.tensor([3.0, 4.0]).double()}
+    weight = {"weight": torch.ones(2, 3).double()}
+    plane = plane_along(model, bias, weight, points=3, reach=0.5)
+    torch.testing.assert_close(plane.first["bias"], bias["bias"])
+    torch.testing.assert_close(plane.second["weight"], weight["weight"])
+    assert plane.points()[:3] == [(-0.5, -0.5), (0.0, -0.5), (0.5, -0.5)]
 
 
 @pytest.mark.parametrize(
     ("make", "match"),
     [
         (
-            lambda m: plane_along(m, {"weight": torch.zeros(2, 3)}),
+            lambda m: plane_along(m, other(m, 1), {"weight": torch.zeros(2, 3)}),
             "must span a plane, got dire",
         ),
         (
             lambda m: plane_along(m, *[{"weight": c * torch.ones(2, 3)} for c in (1, -2)]),
             "directions must span a plane",
         ),
-        (lambda m: plane_along(m, {"head": torch.ones(2)}), "must have entries for .*got head"),
-        (lambda m: plane_through(m, [m.state_dict()]), "equal weights in checkpoint 1"),
-        (lambda m: plane_through(m, [other(m, 1), midpoint(m)]), "must not be collinear with"),
-        (lambda m: plane_through(m, [nn.Linear(3, 4).state_dict()]), "1 must have the shapes"),
-        (lambda m: plane_through(m, [{"weight": torch.zeros(2, 3)}]), r"1 .*missing \(bias\)"),
-        (lambda m: plane_through(m, [other(m, i) for i in range(3)]), "2 for a plane .*, got"),
+        (
+            lambda m: plane_along(m, {"head": torch.ones(2)}, other(m, 1)),
+            "must have entries for .*got head",
+        ),
+        (
+            lambda m: principal_plane(m, [other(m, 1), nn.Linear(3, 4).state_dict()]),
+            "1 must have the shapes",
+        ),
+        (
+            lambda m: principal_plane(m, [other(m, 1), {"weight": torch.zeros(2, 3)}]),
+            r"1 .*missing \(bias\)",
+        ),
+        (lambda m: principal_plane(m, [other(m, 1)]), "2 for a plane, got 1.* mode-connectiv"),
         (lambda m: random_planes(m, points=4), "points must be odd, .*at least 3 .*, got 4"),
         (lambda m: random_planes(m, reach=0.0), r"reach must be positive, got 0\.0"),
         (lambda m: random_planes(m, pairs=0), "pairs must be at least 1, got 0"),
@@ -104,7 +89,3 @@ def test_given_directions_are_taken_as_they_are(model):
 def test_refuses_what_spans_no_plane(model, make, match):
     with pytest.raises(InputError, match=match):
         make(model)
-
-
-def midpoint(model):
-    return {n: (p.detach() + other(model, 1)[n]) / 2 for n, p in model.named_parameters()}

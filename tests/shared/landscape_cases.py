@@ -3,8 +3,6 @@
 import torch
 from torch import nn
 
-from visprism import random_planes
-
 
 def squares(logits, targets):
     """Half the squared error of each example: a loss whose landscape is a parabola."""
@@ -44,10 +42,6 @@ def trained(model, images):
         for _ in range(30):
             model(images)
     return model.eval()
-
-
-def lines(model):
-    return random_planes(model, points=3, lines=True)
 
 
 def least_squares():

@@ -5,16 +5,13 @@ import numpy as np
 from visprism.results import HessianSpectrum
 
 
-def spectrum_of(values, phase=""):
+def spectrum_of(values):
     """A spectrum with these leading eigenvalues, one row of `values` for each mini-batch."""
     values = np.asarray(values, dtype=float)
     n, k = values.shape
     full = np.concatenate([values, values.max(1)[:, None], values.min(1)[:, None]], 1)
     rows = n * (k + 2)
     return HessianSpectrum(
-        phase=np.full(rows, phase),
-        data=np.full(rows, ""),
-        weight_decay=np.zeros(rows),
         batch=np.repeat(np.arange(n), k + 2),
         nll=np.repeat(np.arange(n) + 1.0, k + 2),
         which=np.tile([*["LM"] * k, "LA", "SA"], n),

@@ -257,7 +257,6 @@ def function_of(
     analysis: type[Analysis],
     compute: Callable[..., R] = Analysis.__call__,
     *,
-    name: str = "",
     positional: Sequence[str] = (),
     without: Sequence[str] = (),
 ) -> Callable[..., R]:
@@ -292,7 +291,7 @@ def function_of(
         return compute(analysis(**chosen), **given)
 
     setattr(form, "__signature__", called)  # noqa: B010
-    form.__name__ = form.__qualname__ = name or analysis.name.replace("-", "_")
+    form.__name__ = form.__qualname__ = analysis.name.replace("-", "_")
     form.__module__ = analysis.__module__
     lines = "".join(f"\n    {name}: {option.help}." for name, option in declared.items())
     documented = analysis if compute is Analysis.__call__ else compute

@@ -117,10 +117,9 @@ def _hessian(training: TrainingRun, epoch: int, run: Run, objective: str) -> dic
         run=run,
         **_regularization(training, objective),
     ).summary()
-    (rows,) = np.nonzero(summary.weight_decay == summary.weight_decay.max())
     return {
-        f"NEP, {objective}": float(summary.nep[rows[0]]),
-        f"APE, {objective}": float(summary.ape[rows[0]]),
+        f"NEP, {objective}": float(summary.nep[0]),
+        f"APE, {objective}": float(summary.ape[0]),
     }
 
 

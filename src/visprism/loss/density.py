@@ -38,7 +38,7 @@ def quadrature(
     with Compute(str(start.device)).arithmetic():
         for number in run.track(range(steps * len(start)), "Lanczos steps"):
             if space is None:
-                space = Krylov(product, start[number // steps, None], capacity=steps)
+                space = Krylov(product, start[number // steps], capacity=steps)
             space.extend()
             if space.products == steps:
                 every.append(space.ritz())

@@ -10,13 +10,12 @@ import numpy as np
 from jaxtyping import Float
 from torch import Tensor
 
-from visprism.core.errors import InputError
 from visprism.core.run import Run
 from visprism.estimates import questions
 from visprism.estimates.findings import Finding
 from visprism.loss.krylov import Request, Which, eigenpairs
 from visprism.loss.objective import Objective
-from visprism.loss.products import Matrix, Products, random_normal, result_fields
+from visprism.loss.products import Products, random_normal, result_fields
 from visprism.table.result import Result, column, estimate, result_type, scalar
 
 WHICH_LABELS = {
@@ -25,7 +24,6 @@ WHICH_LABELS = {
     "SA": "smallest",
     "BE": "largest and smallest",
 }
-MATRIX_LABELS = {"hessian": "Hessian", "gauss-newton": "Gauss-Newton"}
 _SPLITS = {"train": "training images", "test": "test images"}
 RESIDUAL = "‖Hv - λv‖; an eigenvalue is within this distance"
 CONVERGED = "residual at most tolerance times |value|, and no other ranks before"
@@ -82,7 +80,6 @@ class Eigenvalues(Curvature):
     which: str = scalar("Which", "", "LM (magnitude), LA (largest), SA (smallest), BE (both)")
     tol: float = scalar("Tolerance", "", "relative residual of convergence")
     products: int = scalar("Products", "", "Hessian-vector products that were needed")
-    matrix: str = scalar("Matrix", "", "hessian or gauss-newton", default="hessian")
     learning_rate: float = scalar(
         "Learning rate", "", "of training; NaN where it is not known", default=float("nan")
     )
@@ -94,8 +91,7 @@ class Eigenvalues(Curvature):
 
     def answered(self, name: str) -> np.ndarray:
         """The leading eigenvalue of the Hessian, if it converged."""
-        leading = self.matrix == "hessian" and self.which != "SA"
-        return np.arange(int(leading and bool(self.converged[0])))
+        return np.arange(int(self.which != "SA" and bool(self.converged[0])))
 
     def reading(self, name: str, row: int) -> dict[str, Any]:
         """The objective is no part of the measure."""
@@ -104,14 +100,12 @@ class Eigenvalues(Curvature):
     def sentences(self) -> Iterator[str | Finding]:
         """The eigenvalues, how many converged, and the limit of stability."""
         values = ", ".join(f"{value:.4g}" for value in self.value)
-        matrix, which = MATRIX_LABELS[self.matrix], WHICH_LABELS[self.which]
         yield (
-            f"leading {matrix} eigenvalues ({which}) of the {self.objective}: {values}; "
-            f"{self.images_text}, {self.parameters:,} parameters"
+            f"leading Hessian eigenvalues ({WHICH_LABELS[self.which]}) of the "
+            f"{self.objective}: {values}; {self.images_text}, {self.parameters:,} parameters"
         )
         yield from unconverged(self.converged, self.tol)
-        if self.matrix == "hessian":
-            yield from stability_findings(float(self.value.max()), self.learning_rate)
+        yield from stability_findings(float(self.value.max()), self.learning_rate)
 
 
 def unconverged(converged: np.ndarray, tol: float) -> list[Finding]:
@@ -159,8 +153,6 @@ def top_eigenpairs(
     k: int = 5,
     which: Which = "LM",
     tol: float = 1e-3,
-    matrix: Matrix = "hessian",
-    num_starts: int = 1,
     max_products: int = 300,
     learning_rate: float | None = None,
     run: Run | None = None,
@@ -180,19 +172,15 @@ def top_eigenpairs(
         k: number of eigenvalues.
         which: largest in magnitude (LM), largest (LA), smallest (SA), or both ends (BE).
         tol: relative residual of convergence.
-        matrix: "hessian", or "gauss-newton", which has no negative eigenvalue.
-        num_starts: start vectors, which go through the products together.
         max_products: number of products after which to stop; what has not converged is marked.
         learning_rate: of training, to compare the sharpness with 2 / learning rate.
         run: seed, progress, provenance and deadline; by default the objective's.
 
     Sources: Golub & Van Loan (2013), Matrix computations, sec. 10.3; Park & Kim (2022), fig. 4.
     """
-    if num_starts < 1:
-        raise InputError(f"num_starts must be at least 1, got {num_starts}")
     objective = objective.with_run(run)
-    products = Products(objective, matrix)
-    start = random_normal(objective, num_starts, objective.run.seed, "eigenvalues")
+    products = Products(objective)
+    start = random_normal(objective, objective.run.seed, "eigenvalues")
     (pairs,) = eigenpairs(
         products,
         start,
@@ -209,7 +197,6 @@ def top_eigenpairs(
         which=which,
         tol=tol,
         products=products.count,
-        matrix=matrix,
         learning_rate=float("nan") if learning_rate is None else learning_rate,
         **result_fields(products),
     )

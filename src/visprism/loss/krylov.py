@@ -1,12 +1,12 @@
 """Krylov methods: eigenvalues of an operator, each with a bound on its error.
 
-Block Lanczos with full reorthogonalization and thick restart. A symmetric operator A is a
+Lanczos iteration with full reorthogonalization and thick restart. A symmetric operator A is a
 function that multiplies each row of a tensor (s, p) by A. For a basis Q (rows) of the space and
-the remainder W behind it, all rows orthonormal,
+the remainder w behind it, orthonormal,
 
-    A Q^T = Q^T T + W^T C,
+    A Q^T = Q^T T + w c^T,
 
-with T = Q A Q^T. If T y = theta y, then x = Q^T y has |A x - theta x| = |C y|: there is an
+with T = Q A Q^T. If T y = theta y, then x = Q^T y has |A x - theta x| = |c^T y|: there is an
 eigenvalue of A within that distance of theta.
 """
 
@@ -50,29 +50,22 @@ class Ritz:
 class Krylov:
     """A growing Krylov space of an operator.
 
-    The basis has the precision and the device of the start vectors, T and C are in double
-    precision on the CPU.
-
-    It holds at most `capacity` vectors; the start vectors must be linearly independent.
+    The basis has the precision and the device of the start vector, T and c are in double
+    precision on the CPU. It holds at most `capacity` vectors.
 
     Sources: Golub & Van Loan (2013), Matrix computations, sec. 10.3; Wu & Simon (2000), Thick-
     restart Lanczos method for large symmetric eigenvalue problems.
     """
 
-    def __init__(self, product: Product, start: Float[Tensor, "s p"], *, capacity: int) -> None:
-        s, p = start.shape
-        self.capacity = min(capacity, p)
-        if self.capacity < s:
-            raise InputError(
-                f"capacity must be at least {s} (the number of start vectors), got {capacity}"
-            )
+    def __init__(self, product: Product, start: Float[Tensor, " p"], *, capacity: int) -> None:
+        self.capacity = min(capacity, len(start))
         self._product = product
-        self._basis = start.new_empty(self.capacity, p)
+        self._basis = start.new_empty(self.capacity, len(start))
         self._T = torch.zeros(self.capacity, self.capacity, dtype=torch.float64)
-        self._remainder, _ = _orthonormal(start.clone())
-        self._coupling = torch.zeros(s, 0, dtype=torch.float64)
+        self._remainder = start / _norm(start)
+        self._coupling = torch.zeros(0, dtype=torch.float64)
         self.size = 0  # m, of the basis
-        self.products = 0  # blocks of s vectors that went through the operator
+        self.products = 0  # vectors that went through the operator
         self.rounding = 0.0  # asymmetry of the products
         self._scale = 0.0  # norm of A, as far as it is known
         self._new_starts: list[int] = []  # indices at which new directions begin
@@ -90,54 +83,46 @@ class Krylov:
     @property
     def full(self) -> bool:
         """Whether the basis must be compressed before it can grow."""
-        room = self.capacity - self.size
-        return room < len(self._remainder) and not self.exhausted
+        return self.size == self.capacity and not self.exhausted
 
     def extend(self) -> None:
         """Add the remainder to the basis; costs one product."""
-        m, p = self.size, self._basis.shape[1]
-        block = self._remainder[: p - m]
-        s = len(block)
-        self._basis[m : m + s] = block
-        self.size, self.products = m + s, self.products + 1
-        image = self._product(block)
-        overlap = _double(block @ image.mT)
+        m = self.size
+        self._basis[m] = self._remainder
+        self.size, self.products = m + 1, self.products + 1
+        image = self._product(self._basis[m, None])[0]
+        overlap = _double(self._basis[m] @ image)
         if not torch.isfinite(overlap).all():
             raise InputError(
                 "products with the operator must be finite. Check the weights and the data."
             )
         # By symmetry the components along earlier vectors are known. They are subtracted first,
         # so that the second pass removes rounding errors only.
-        components = torch.cat([self._coupling.mT[:, :s], overlap])
-        first = int(components.abs().amax(1).nonzero().flatten()[:1].sum())
-        image = torch.addmm(
-            image, components[first:].to(image).mT, self.basis[first:], alpha=-1
-        )
-        rest = self.basis @ image.mT
-        image.addmm_(rest.mT, self.basis, alpha=-1)
+        components = torch.cat([self._coupling, overlap[None]])
+        first = int(components.nonzero().flatten()[:1].sum())
+        known = components[first:].to(image)
+        image = torch.addmv(image, self.basis[first:].mT, known, alpha=-1)
+        rest = self.basis @ image
+        image.addmv_(self.basis.mT, rest, alpha=-1)
         self._note_rounding(_double(rest[:m]))
-        column = _double(rest) + components
-        column[m:] = (column[m:] + column[m:].mT) / 2
-        self._T[: m + s, m : m + s] = column
-        self._T[m : m + s, : m + s] = column.mT
-        self._remainder, upper = _orthonormal(image)
-        norm = float(torch.linalg.matrix_norm(self._T, ord=torch.inf))
-        self._scale = max(self._scale, norm + float(upper.abs().max()))
-        coupling = torch.zeros(s, m + s, dtype=torch.float64)
-        coupling[:, m:] = _double(upper)
-        self._coupling = self._without_noise(coupling)
+        self._T[: m + 1, m] = self._T[m, : m + 1] = _double(rest) + components
+        norm = _norm(image)
+        self._remainder = image / norm
+        size = float(torch.linalg.matrix_norm(self._T, ord=torch.inf))
+        self._scale = max(self._scale, size + float(norm))
+        self._coupling = torch.zeros(m + 1, dtype=torch.float64)
+        self._coupling[m] = 0.0 if self._vanished(float(norm)) else float(norm)
 
     def ritz(self) -> Ritz:
         """Ritz values and vectors of the present space."""
         values, coordinates = torch.linalg.eigh(self._T[: self.size, : self.size])
-        residuals = torch.linalg.vector_norm(self._coupling @ coordinates, dim=0)
+        residuals = (self._coupling @ coordinates).abs()
         rows = torch.zeros(self.size)
         unexplored = False
         if self._new_starts and not self.exhausted:
-            block = len(self._remainder)  # directions that are explored at once
-            explored = [i for i in self._new_starts if i < self.size][-block:]
-            unexplored = len(explored) < block
-            rows[explored[0] if explored else 0 :] = 1
+            explored = [i for i in self._new_starts if i < self.size]
+            unexplored = not explored
+            rows[explored[-1] if explored else 0 :] = 1
         fresh = (coordinates**2 * rows[:, None]).sum(0) > 0.5
         return Ritz(values, coordinates, residuals + self.rounding, fresh, unexplored)
 
@@ -157,7 +142,7 @@ class Krylov:
         self._new_starts = [min(i, r) for i in self._new_starts]
         self.size = r
 
-    def _note_rounding(self, rest: Float[Tensor, "m s"]) -> None:
+    def _note_rounding(self, rest: Float[Tensor, " m"]) -> None:
         if not len(rest):
             return
         asymmetry = float(rest.abs().max())
@@ -169,23 +154,19 @@ class Krylov:
             )
         self.rounding = max(self.rounding, asymmetry)
 
-    def _without_noise(self, coupling: Tensor) -> Tensor:
-        """C with rows of mere rounding set to 0; their remainder becomes a new direction."""
-        if self.exhausted:
-            return torch.zeros_like(coupling)
+    def _vanished(self, norm: float) -> bool:
+        """Whether the remainder is mere rounding; a new direction then replaces it."""
         noise = 20 * torch.finfo(self._basis.dtype).eps
-        vanished = torch.linalg.vector_norm(coupling, dim=1) <= noise * self._scale
-        for row in vanished.nonzero().flatten().tolist():
-            self._remainder[row] = self._new_direction(row)
-            coupling[row] = 0
-            self._new_starts.append(self.size)
-        return coupling
+        if self.exhausted or norm > noise * self._scale:
+            return self.exhausted
+        self._remainder = self._new_direction()
+        self._new_starts.append(self.size)
+        return True
 
-    def _new_direction(self, row: int) -> Float[Tensor, " p"]:
+    def _new_direction(self) -> Float[Tensor, " p"]:
         """A random unit vector orthogonal to the space."""
-        other_rows = [i for i in range(len(self._remainder)) if i != row]
-        space = torch.cat([self.basis, self._remainder[other_rows]])
-        generator = stream(0, "new direction", self.size, 0, row)
+        space = self.basis
+        generator = stream(0, "new direction", self.size, 0, 0)
         vector = torch.randn(space.shape[1], generator=generator).to(space)
         for _ in range(2):  # twice is enough (Parlett 1998, sec. 6.9)
             vector = vector - (space @ vector) @ space
@@ -197,22 +178,17 @@ def _double(tensor: Tensor) -> Tensor:
     return tensor.cpu().double()
 
 
-def _orthonormal(rows: Float[Tensor, "s p"]) -> tuple[Tensor, Tensor]:
-    """Orthonormal rows W, and the upper triangle R with rows = R^T W; may use their memory."""
-    if len(rows) == 1:
-        norm = torch.linalg.vector_norm(rows, dim=1, keepdim=True)
-        return rows.div_(norm.clamp_min(torch.finfo(rows.dtype).tiny)), norm
-    columns, upper = torch.linalg.qr(rows.mT)
-    return columns.mT, upper
+def _norm(vector: Tensor) -> Tensor:
+    """The norm of a vector, above 0."""
+    return torch.linalg.vector_norm(vector).clamp_min(torch.finfo(vector.dtype).tiny)
 
 
 @dataclass(frozen=True)
 class Request:
-    """Which eigenvalues of A + shift are computed."""
+    """Which eigenvalues are computed."""
 
     k: int
     which: Which = "LM"
-    shift: float = 0.0
     required: bool = True  # False: as they are when the others have converged
 
 
@@ -224,12 +200,12 @@ class Eigenpairs:
     residuals: Float[Tensor, " k"]  # |A x - theta x|; an eigenvalue lies within this distance
     converged: Bool[Tensor, " k"]  # see `eigenpairs`
     vectors: Float[Tensor, "k p"]
-    products: int  # of the operator with a block of vectors
+    products: int
 
 
 def eigenpairs(
     product: Product,
-    start: Float[Tensor, "s p"],
+    start: Float[Tensor, " p"],
     requests: Sequence[Request],
     *,
     tol: float = 1e-3,
@@ -240,7 +216,7 @@ def eigenpairs(
 
     A request is for the k values that are largest in magnitude (LM), largest (LA), smallest
     (SA), or at both ends (BE, one more at the upper end if k is odd). One Krylov space serves
-    all requests, since A and A + shift have the same eigenvectors.
+    all requests.
 
     A Ritz value theta with residual r is within r of an eigenvalue, and usually within r^2 / g
     if the next eigenvalue is g away. A value has converged when r <= tol |theta|, no other Ritz
@@ -252,11 +228,11 @@ def eigenpairs(
     A value at the level of rounding errors cannot converge, as its relative error is unknown;
     products end there too.
 
-    Cost: one product per step, and memory for 2 k + 20 vectors and twice the start.
+    Cost: one product per step, and memory for 2 k + 22 vectors.
 
     Args:
         product: the operator, symmetric.
-        start: one or several vectors.
+        start: any vector.
         requests: which eigenvalues.
         tol: relative residual of convergence, up to 0.1.
         max_products: number of products after which to stop, with at least k vectors.
@@ -268,16 +244,16 @@ def eigenpairs(
     Sources: Golub & Van Loan (2013), sec. 10.3; Parlett (1998), The symmetric eigenvalue
     problem, sec. 11.7.
     """
-    p = start.shape[1]
+    p = len(start)
     if not 0 < tol <= _MAX_TOL:
         raise InputError(f"tol must be positive and at most {_MAX_TOL}, got {tol}")
     for request in requests:
         _check(request, p)
     k = max(request.k for request in requests)
-    capacity = 2 * k + 20 + 2 * len(start)
+    capacity = 2 * k + 22
     space = Krylov(product, start, capacity=capacity)
     noise = 20 * torch.finfo(start.dtype).eps
-    limit = max(max_products, ceil(k / len(start)))
+    limit = max(max_products, k)
     ritz, converged, final = None, [torch.zeros(())] * len(requests), [0] * len(requests)
     with Compute(str(start.device)).arithmetic():
         for _ in run.track(range(limit), "Lanczos steps"):
@@ -315,9 +291,9 @@ def _check(request: Request, p: int) -> None:
 def _select(
     space: Krylov, ritz: Ritz, request: Request, converged: Bool[Tensor, " k"]
 ) -> Eigenpairs:
-    chosen = leading(ritz.values + request.shift, request.k, request.which)
+    chosen = leading(ritz.values, request.k, request.which)
     return Eigenpairs(
-        values=ritz.values[chosen] + request.shift,
+        values=ritz.values[chosen],
         residuals=ritz.residuals[chosen],
         converged=converged,
         vectors=space.vectors(ritz.coordinates[:, chosen]),
@@ -329,7 +305,7 @@ def _restart_indices(ritz: Ritz, requests: Sequence[Request], r: int) -> Int[Ten
     """Indices of r Ritz values, the leading ones of each required request in turn."""
     m = len(ritz.values)
     orders = [
-        leading(ritz.values + q.shift, m, q.which).tolist()
+        leading(ritz.values, m, q.which).tolist()
         if q.which != "BE"
         else [i for pair in zip(range(m - 1, -1, -1), range(m), strict=True) for i in pair]
         for q in requests
@@ -353,7 +329,7 @@ def _convergence(
     ritz: Ritz, request: Request, tol: float, noise: float
 ) -> tuple[Bool[Tensor, " k"], Bool[Tensor, " k"]]:
     """Which values have converged, and which cannot be improved by further products."""
-    values = ritz.values + request.shift
+    values = ritz.values
     chosen = leading(values, request.k, request.which)
     value, residual = values[chosen], ritz.residuals[chosen]
     rounding = noise * float(values.abs().max())

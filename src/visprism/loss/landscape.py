@@ -11,12 +11,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-import torch
 from jaxtyping import Float
 from torch import nn
 
 from visprism.anatomy.blocks.dissect import dissect
-from visprism.core.errors import InputError
 from visprism.core.processes import gather, share
 from visprism.core.run import DEFAULT_RUN, Run
 from visprism.estimates.findings import Finding
@@ -24,7 +22,6 @@ from visprism.loss.double_backward import BatchNorm, check_batch_norm
 from visprism.loss.eigenvalues import objective_label
 from visprism.loss.objective import (
     Loss,
-    Objective,
     Selection,
     check_weight_decay,
     cross_entropy,
@@ -41,9 +38,8 @@ from visprism.loss.points import (
     over_images,
     read_samples,
 )
-from visprism.loss.products import Products
 from visprism.passes.batches import check_evaluation_mode, first_images, in_turn
-from visprism.table.result import Result, Texts, column, estimate, result_type, scalar
+from visprism.table.result import Result, column, estimate, result_type, scalar
 
 BATCH_NORM_LABELS = {
     "frozen": "frozen BatchNorm statistics",
@@ -51,12 +47,6 @@ BATCH_NORM_LABELS = {
 }
 
 _MAX_ROUNDING = 1e-3  # nats by which a lower precision may change the NLL without a finding
-
-# Central differences of the first and the second derivative, by the number of points per side.
-_STENCILS = {
-    1: (np.array([-1, 0, 1]) / 2, np.array([1, -2, 1])),
-    2: (np.array([1, -8, 0, 8, -1]) / 12, np.array([-1, 16, -30, 16, -1]) / 12),
-}
 
 
 @result_type("landscape")
@@ -79,7 +69,7 @@ class LossSurface(Result):
         "Classes", "", "of the model; chance level is log(classes)", default=0
     )
     weight_decay: float = scalar("Weight decay", "", "of the L2 term", default=0.0)
-    plane: str = scalar("Plane", "", "random, checkpoints or given", default="random")
+    plane: str = scalar("Plane", "", "random or given", default="random")
     normalization: str = scalar("Normalization", "", "of random directions", default="filter")
     batch_norm: str = scalar("BatchNorm", "", "frozen or reestimated", default="frozen")
     has_batch_norm: bool = scalar(
@@ -117,38 +107,9 @@ class LossSurface(Result):
                 f"{self.provenance.precision} changes the NLL of the model's weights by "
                 f"{self.rounding:.2g} nats; smaller differences are not significant"
             )
-        yield from not_finite(np.asarray(self.nll))
-
-
-def not_finite(nll: Float[np.ndarray, " n"]) -> list[Finding]:
-    """At how many points the loss overflows."""
-    missing = int((~np.isfinite(nll)).sum())
-    text = f"the NLL is not finite at {missing} of {len(nll)} points"
-    return [Finding(text)] if missing else []
-
-
-@result_type("origin-curvature")
-class OriginCurvature(Result):
-    """Curvature of the NLL at the model's weights; one row for each direction of a plane."""
-
-    pair: np.ndarray = column("Direction pair", "", "number of the plane, from 0")
-    direction: Texts = column("Direction", "", "a or b")
-    slope: np.ndarray = column("Fitted slope", "nats", "first derivative along the direction")
-    fitted: np.ndarray = column("Fitted curvature", "nats", "second derivative, from the grid")
-    hessian: np.ndarray = column("Exact curvature", "nats", "dᵀHd; NaN without an objective")
-    step: np.ndarray = column("Grid step", "", "between the points that were fitted")
-
-    def sentences(self) -> Iterator[str | Finding]:
-        """Where the grid is too coarse to show the curvature at the weights."""
-        with np.errstate(divide="ignore", invalid="ignore"):
-            error = np.abs(self.fitted / self.hessian - 1)
-        checked = int(np.isfinite(self.hessian).sum())
-        text = (
-            f"curvature at the weights: the grid agrees with the Hessian within 10% along "
-            f"{int((error < 0.1).sum())} of {checked} directions"
-        )
-        if checked:
-            yield text
+        missing = int((~np.isfinite(self.nll)).sum())
+        if missing:
+            yield Finding(f"the NLL is not finite at {missing} of {len(self)} points")
 
 
 def landscape(
@@ -257,71 +218,3 @@ def measure_points(
     nll, correct = zip(*in_turn(gather([(at.nll, at.correct) for at in losses])), strict=True)
     rounding = abs(float(origin.nll.mean() - exact.nll.mean()))
     return PointsByImage(np.stack(nll), np.stack(correct), origin, rounding)
-
-
-def curvature_at_origin(
-    landscape: LossSurface, planes: Sequence[Plane] = (), objective: Objective | None = None
-) -> OriginCurvature:
-    """The second derivative of the NLL along each direction, from the points next to 0.
-
-    With f the loss at -2h ... 2h, (-f(-2h) + 16 f(-h) - 30 f(0) + 16 f(h) - f(2h)) / 12 h²,
-    which is exact for polynomials up to degree 5; from three points where the grid has no five.
-    Planes whose grid does not contain the model's weights are omitted. Where the exact value
-    differs, the curvature changes within a grid step: a finer grid is closer.
-
-    With an objective, over all parameters and without weight decay, and the planes, the result
-    also holds the exact values. Cost: one Hessian product for each direction.
-
-    Source: Abramowitz and Stegun (1972), Handbook of mathematical functions, 25.3.24.
-    """
-    rows = []
-    for pair in np.unique(landscape.pair).tolist():
-        plane = landscape.select(landscape.pair == pair)
-        for name, along, across in (("a", plane.a, plane.b), ("b", plane.b, plane.a)):
-            line = np.abs(across) < 1e-12
-            order = np.argsort(along[line])
-            x, f = along[line][order], np.asarray(plane.nll)[line][order]
-            middle = len(x) // 2
-            if len(x) < 3 or abs(x[middle]) > 1e-12:
-                continue
-            h, reach = x[middle + 1] - x[middle], min(2, middle)
-            near = f[middle - reach : middle + reach + 1]
-            slope, second = (weights @ near for weights in _STENCILS[reach])
-            rows.append((pair, name, slope / h, second / h**2, h))
-    if not rows:
-        raise InputError(
-            "landscape must contain the model's weights at the center of a plane. Use random "
-            "directions."
-        )
-    pair, direction, slope, fitted, step = (np.array(c) for c in zip(*rows, strict=True))
-    hessian = np.full(len(rows), np.nan)
-    if objective is not None:
-        hessian = _exact([row[:2] for row in rows], planes, objective)
-    return OriginCurvature(
-        pair=pair,
-        direction=direction,
-        slope=slope,
-        fitted=fitted,
-        hessian=hessian,
-        step=step,
-        provenance=landscape.provenance,
-    )
-
-
-def _exact(
-    wanted: Sequence[tuple[int, str]], planes: Sequence[Plane], objective: Objective
-) -> Float[np.ndarray, " n"]:
-    """dᵀHd for each direction."""
-    if objective.weight_decay:
-        raise InputError(
-            f"objective must have weight_decay=0, as the NLL of a landscape has, got "
-            f"{objective.weight_decay}"
-        )
-    vectors = []
-    for pair, name in wanted:
-        step = planes[pair].first if name == "a" else planes[pair].second
-        parts = (step.get(n, torch.zeros_like(objective.tensors[n])) for n in objective.names)
-        vectors.append(torch.cat([part.flatten() for part in parts]).to(objective.theta))
-    rows = torch.stack(vectors)
-    products = Products(objective)(rows)
-    return (rows.cpu().double() * products.cpu().double()).sum(1).numpy()

@@ -31,10 +31,8 @@ from visprism.core.run import DEFAULT_RUN, Run
 from visprism.loss.double_backward import (
     BatchNorm,
     check_batch_norm,
-    check_derivatives,
     check_gradients,
     differentiable,
-    in_double,
 )
 from visprism.passes.batches import (
     check_evaluation_mode,
@@ -135,21 +133,6 @@ def cross_entropy(logits: Float[Tensor, "b k"], targets: Tensor) -> Float[Tensor
     return -(targets * functional.log_softmax(logits, dim=1)).sum(1)
 
 
-def smoothed_cross_entropy(smoothing: float) -> Loss:
-    """`cross_entropy` with targets (1 - s) t + s / K.
-
-    Source: Szegedy et al. (2016), Rethinking the Inception architecture, sec. 7.
-    """
-    if not 0 <= smoothing < 1:
-        raise InputError(f"smoothing must be at least 0 and below 1, got {smoothing}")
-
-    def loss(logits: Tensor, targets: Tensor) -> Tensor:
-        uniform = -functional.log_softmax(logits, dim=1).mean(1)
-        return (1 - smoothing) * cross_entropy(logits, targets) + smoothing * uniform
-
-    return loss
-
-
 def losses_of(loss: Loss, logits: Tensor, targets: Tensor) -> Float[Tensor, " b"]:
     """The loss of each example."""
     losses = loss(logits, targets)
@@ -167,10 +150,8 @@ class BatchGraph:
     """The computation of one batch's loss from the parameters, as autograd holds it."""
 
     leaves: list[Tensor]  # the chosen parameters
-    logits: Tensor
-    loss: Float[Tensor, ""]  # sum over the examples, times their weights
+    loss: Float[Tensor, ""]  # sum over the examples
     examples: int
-    weight: float  # sum of the weights of the examples, 1 each unless the batch has others
 
 
 class LogitsModule(nn.Module):
@@ -205,9 +186,9 @@ class Objective:
     Args:
         model: a classifier in evaluation mode, so that dropout and stochastic depth are off.
         batches: (images, targets), read once per derivative, so it must be re-iterable. Images
-            as `forward` takes them. With (images, targets, weights) the loss is the weighted
-            mean sum_n w_n l_n / sum_n w_n; weights have the shape (B,).
-        loss: ``(logits, targets) -> losses`` of shape (B,), one per example. Sums are taken
+            as `forward` takes them.
+        loss: ``(logits, targets) -> losses`` of shape (B,), one per example, such as
+            ``nn.CrossEntropyLoss(label_smoothing=0.1, reduction="none")``. Sums are taken
             inside, so a smaller last batch has the weight of its examples.
         weight_decay: wd.
         decayed: which of the chosen parameters decay; see `Selection`.
@@ -270,12 +251,6 @@ class Objective:
         frozen = self._with(batch_norm="frozen")  # two images may be too few for statistics
         chosen = {name: tensors[name] for name in names}
         check_gradients(lambda leaves: frozen.logits(leaves, trial), chosen)
-        if self.decay.device.type == "mps":  # which has no float64
-            return
-        others = in_double({n: t for n, t in tensors.items() if n not in chosen})
-        double = frozen._with(tensors=others)
-        finer = in_double(trial) if isinstance(trial, Mapping) else trial.double()
-        check_derivatives(lambda leaves: double.logits(leaves, finer), chosen)
 
     def __len__(self) -> int:
         """Number of parameters P."""
@@ -297,10 +272,6 @@ class Objective:
         """The same function of the parameters on other data."""
         _first_images(batches)
         return self._with(batches=batches, shared=self.shared if shared is None else shared)
-
-    def without_decay(self) -> "Objective":
-        """The NLL of the same data."""
-        return self._with(weight_decay=0.0, decay=torch.zeros_like(self.decay))
 
     def at(self, theta: Float[Tensor, " p"]) -> "Objective":
         """The same objective of a model that has `theta` as its parameters."""
@@ -343,13 +314,12 @@ class Objective:
         """Mean of the loss over the examples, by default at the parameters of the model."""
         leaves = self.unflatten(self.theta if theta is None else theta)
         total = torch.zeros(2, dtype=torch.float64)
-        for images, targets, *weights in self._local_batches():
+        for images, targets in self._local_batches():
             self.run.check_time()
             losses = self.losses(self.logits(leaves, images), targets).detach().cpu().double()
-            weight = weights_of_examples(losses, weights)
-            total += torch.stack([weight @ losses, weight.sum()])
-        loss, weight = self.add_up(total).tolist()
-        return loss / weight
+            total += torch.tensor([float(losses.sum()), len(losses)], dtype=total.dtype)
+        loss, examples = self.add_up(total).tolist()
+        return loss / examples
 
     def l2(self, theta: Float[Tensor, " p"] | None = None) -> float:
         """wd/2 |theta|^2 over the parameters that decay."""
@@ -363,15 +333,15 @@ class Objective:
     def gradient(self, theta: Float[Tensor, " p"] | None = None) -> Float[Tensor, " p"]:
         """Gradient of NLL + L2; one pass forward and one backward."""
         theta = self.theta if theta is None else theta
-        total, weight = torch.zeros_like(theta), 0.0
+        total, examples = torch.zeros_like(theta), 0
         with self.run.compute.arithmetic():
             for graph in self.graphs(theta):
                 gradients = torch.autograd.grad(
                     graph.loss, graph.leaves, materialize_grads=True
                 )
                 total += flatten(gradients)
-                weight += graph.weight
-        return self.mean_of(total, weight) + self.decay * theta
+                examples += graph.examples
+        return self.mean_of(total, examples) + self.decay * theta
 
     def graphs(
         self, theta: Float[Tensor, " p"] | None = None, *, skip: int = 0
@@ -379,35 +349,31 @@ class Objective:
         """The graph of each batch of this process, without the first `skip` batches."""
         parts = self.unflatten(self.theta if theta is None else theta)
         batches = islice(self._local_batches(), skip, None)
-        for number, (images, targets, *weights) in enumerate(batches):
+        for number, (images, targets) in enumerate(batches):
             self.run.check_time()
             leaves = {name: part.clone().requires_grad_() for name, part in parts.items()}
-            logits = self.logits(leaves, images)
             with torch.enable_grad():
-                losses = self.losses(logits, targets)
-                weight = weights_of_examples(losses, weights)
-                loss = weight @ losses
+                losses = self.losses(self.logits(leaves, images), targets)
+                loss = losses.sum()
             if not torch.isfinite(losses).all():
                 bad = int((~torch.isfinite(losses)).sum())
                 raise InputError(
                     f"losses must be finite, got {bad} of {len(losses)} in batch "
                     f"{skip + number} that are not. Check the weights and the images."
                 )
-            total = float(weight.sum())
-            yield BatchGraph(list(leaves.values()), logits, loss, len(losses), total)
+            yield BatchGraph(list(leaves.values()), loss, len(losses))
 
     def add_up(self, value: Tensor) -> Tensor:
         """The sum over the processes that share the batches."""
         return add_up(value) if self.shared else value
 
-    def mean_of(self, total: Tensor, weight: float) -> Tensor:
+    def mean_of(self, total: Tensor, examples: int) -> Tensor:
         """A sum over the examples of this process, as the mean over all examples; in place."""
-        weights = float(self.add_up(torch.tensor(weight, dtype=torch.float64)))
-        return self.add_up(total).div_(weights)
+        number = float(self.add_up(torch.tensor(examples, dtype=torch.float64)))
+        return self.add_up(total).div_(number)
 
-    def _local_batches(self) -> Iterator[tuple]:
-        for batch in share(self.batches) if self.shared else self.batches:
-            yield *with_targets(batch[:2]), *batch[2:]
+    def _local_batches(self) -> Iterator[tuple[Images, Tensor]]:
+        yield from map(with_targets, share(self.batches) if self.shared else self.batches)
 
 
 def tied_names(model: nn.Module) -> Iterator[tuple[str, str]]:
@@ -430,21 +396,6 @@ def check_weight_decay(weight_decay: float) -> None:
         raise InputError(f"weight_decay must be at least 0, got {weight_decay}")
 
 
-def weights_of_examples(
-    losses: Float[Tensor, " b"], weights: Sequence[Tensor]
-) -> Float[Tensor, " b"]:
-    """The weight of each example of a batch: 1, or the third tensor of the batch."""
-    if not weights:
-        return torch.ones_like(losses)
-    weight = weights[0]
-    if weight.shape != losses.shape or not bool(((weight >= 0) & weight.isfinite()).all()):
-        raise InputError(
-            f"weights must be one non-negative number per image ({len(losses)}), got shape "
-            f"{tuple(weight.shape)}"
-        )
-    return weight.to(losses)
-
-
 def _first_images(batches: Iterable) -> Images:
     if isinstance(batches, Iterator):
         raise InputError(
@@ -453,4 +404,4 @@ def _first_images(batches: Iterable) -> Images:
     first = next(iter(batches), None)
     if first is None:
         raise InputError("batches must hold at least one batch of (images, targets), got none")
-    return with_targets(first[:2])[0]
+    return with_targets(first)[0]

@@ -1,7 +1,7 @@
 """Planes in the space of parameters on which a loss is measured.
 
 A plane consists of the points w + a d1 + b d2 around the weights w of the model, with a grid of
-values of a and b. A line has no second direction.
+values of a and b.
 """
 
 from collections.abc import Mapping, Sequence
@@ -49,22 +49,20 @@ class Plane:
     """The points w + a d1 + b d2 around a model's weights, and a grid of them."""
 
     first: Direction = field(repr=False)
-    second: Direction = field(repr=False)  # empty for a line
+    second: Direction = field(repr=False)
     a: Float[np.ndarray, " n"]
-    b: Float[np.ndarray, " m"]  # only 0 for a line
-    kind: str  # "random", "checkpoints" or "given"
+    b: Float[np.ndarray, " m"]
+    kind: str  # "random" or "given"
     normalization: str = "none"
 
     def __post_init__(self) -> None:
         for values in (self.a, self.b):
             if len(values) == 0 or not np.isfinite(values).all():
                 raise InputError(f"grid must consist of finite numbers, got {values.tolist()}")
-        if norm(self.first) == 0 or (
-            self.second and _sine(self.first, self.second) < _PARALLEL
-        ):
+        zero = norm(self.first) == 0 or norm(self.second) == 0
+        if zero or _sine(self.first, self.second) < _PARALLEL:
             raise InputError(
-                "directions must span a plane, got directions that are zero or parallel. Pass "
-                "only one direction for a line."
+                "directions must span a plane, got directions that are zero or parallel"
             )
 
     def points(self) -> list[tuple[float, float]]:
@@ -78,7 +76,6 @@ def random_planes(
     pairs: int = 1,
     points: int = 21,
     reach: float = 1.0,
-    lines: bool = False,
     normalization: str = "filter",
     perturb_positions: bool = False,
     seed: int = 0,
@@ -86,7 +83,7 @@ def random_planes(
     """Planes through the model's weights along pairs of random directions.
 
     The grid covers [-reach, reach] with an odd number of points along each axis, so that the
-    model is one of them. With `lines` there is one direction each. See `gaussian`.
+    model is one of them. See `gaussian`.
 
     Source: Li et al. (2018), Visualizing the loss landscape of neural nets.
     """
@@ -107,9 +104,9 @@ def random_planes(
     return [
         Plane(
             direction(pair, 1),
-            {} if lines else direction(pair, 2),
+            direction(pair, 2),
             grid,
-            np.zeros(1) if lines else grid,
+            grid,
             "random",
             normalization,
         )
@@ -120,19 +117,19 @@ def random_planes(
 def plane_along(
     model: nn.Module,
     first: Mapping[str, Tensor],
-    second: Mapping[str, Tensor] | None = None,
+    second: Mapping[str, Tensor],
     *,
     points: int = 21,
     reach: float = 1.0,
 ) -> Plane:
-    """The plane, or line, through the model's weights along given directions.
+    """The plane through the model's weights along given directions.
 
     Directions, such as two eigenvectors of the Hessian, are not normalized.
     """
     parameters = parameters_of(model)
-    d1, d2 = (fitting(d, parameters, "direction") for d in (first, second or {}))
+    d1, d2 = (fitting(d, parameters, "direction") for d in (first, second))
     grid = axis(points, reach)
-    return Plane(d1, d2, grid, grid if second else np.zeros(1), "given")
+    return Plane(d1, d2, grid, grid, "given")
 
 
 def squared_norms(plane: Plane, weights: Mapping[str, Tensor]) -> Float[np.ndarray, " p"]:
@@ -167,62 +164,6 @@ def _sine(first: Direction, second: Direction) -> float:
     return max(0.0, 1 - cosine**2) ** 0.5
 
 
-def plane_through(
-    model: nn.Module, checkpoints: Sequence[State], *, points: int = 21, margin: float = 0.25
-) -> Plane:
-    """The plane through the model's weights and two checkpoints, or the line through one.
-
-    The first checkpoint lies at (1, 0). The second direction is orthogonal to the first
-    and as long, so that distances in the figure are distances between weights, in units of the
-    distance from the model to the first checkpoint. All parameters move; buffers do not.
-
-    The grid extends beyond the checkpoints by the fraction `margin` of their extent.
-
-    Source: Garipov et al. (2018), Loss surfaces, mode connectivity, and fast ensembling of
-    DNNs.
-    """
-    if len(checkpoints) not in (1, 2):
-        raise InputError(
-            f"checkpoints must be 2 for a plane or 1 for a line, got {len(checkpoints)}"
-        )
-    parameters = parameters_of(model)
-    steps = []
-    for i, state in enumerate(checkpoints, 1):
-        steps.append(difference(state, parameters, f"checkpoint {i}"))
-        if norm(steps[-1]) == 0:
-            raise InputError(
-                f"checkpoints must differ from the model, got equal weights in checkpoint {i}"
-            )
-    first, coordinates = steps[0], [(1.0, 0.0)]
-    second: Direction = {}
-    if len(steps) == 2:
-        along = inner(first, steps[1]) / inner(first, first)
-        rest = {name: steps[1][name] - along * first[name] for name in first}
-        if norm(rest) < _PARALLEL * norm(steps[1]):
-            raise InputError(
-                "checkpoints must not be collinear with the model. Pass one of them for a line."
-            )
-        length = norm(first) / norm(rest)
-        second = {name: length * part for name, part in rest.items()}
-        coordinates.append((along, 1 / length))
-    a, b = (np.array([0.0, *values]) for values in zip(*coordinates, strict=True))
-    return Plane(
-        first,
-        second,
-        _around(a, points, margin),
-        _around(b, points, margin) if second else np.zeros(1),
-        "checkpoints",
-    )
-
-
-def _around(coordinates: Float[np.ndarray, " k"], points: int, margin: float) -> np.ndarray:
-    """An axis that contains the coordinates, with a margin."""
-    axis(points, 1.0)
-    low, high = coordinates.min(), coordinates.max()
-    extension = margin * (high - low)
-    return np.linspace(low - extension, high + extension, points)
-
-
 def project(
     model: nn.Module, plane: Plane, snapshots: Sequence[State], *, run: Run = DEFAULT_RUN
 ) -> Projection:
@@ -235,7 +176,7 @@ def project(
     if not snapshots:
         raise InputError("snapshots must have at least one state dictionary, got none")
     parameters = parameters_of(model)
-    axes: list[Direction] = [d for d in (plane.first, plane.second) if d]
+    axes = (plane.first, plane.second)
     matrix = np.array([[inner(u, v) for v in axes] for u in axes])
     rows = []
     for number, state in enumerate(snapshots):
@@ -244,7 +185,7 @@ def project(
         coordinates = np.linalg.solve(matrix, products)
         squared = inner(step, step)
         share = float(products @ coordinates) / squared if squared > 0 else 1.0
-        rows.append((number, *coordinates, *[0.0] * (2 - len(axes)), min(share, 1.0)))
+        rows.append((number, *coordinates, min(share, 1.0)))
     snapshot, a, b, shares = (np.array(column) for column in zip(*rows, strict=True))
     return Projection(snapshot=snapshot, a=a, b=b, share=shares, provenance=run.provenance)
 
@@ -255,13 +196,17 @@ def principal_plane(
     """The plane through the model's weights along the two principal directions of a path.
 
     They are the principal components of the differences of the snapshots from the model's
-    weights, the end of the path, scaled so that the path lies within [-1, 1].
+    weights, the end of the path, scaled so that the path lies within [-1, 1]. With two
+    snapshots the plane goes through both.
 
     Source: Li et al. (2018), Visualizing the loss landscape of neural nets, sec. 7.2.
     """
     parameters = parameters_of(model)
     if len(snapshots) < 2:
-        raise InputError(f"snapshots must be at least 2, got {len(snapshots)}")
+        raise InputError(
+            f"snapshots must be at least 2 for a plane, got {len(snapshots)}. For the loss "
+            "between a model and one checkpoint use visprism mode-connectivity."
+        )
     steps = [difference(s, parameters, f"snapshot {i}") for i, s in enumerate(snapshots)]
     values, vectors = np.linalg.eigh(gram(steps))
     if values[-2] <= 1e-8 * values[-1]:

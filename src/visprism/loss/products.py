@@ -1,4 +1,4 @@
-"""Products: the Hessian and the Gauss-Newton matrix of an objective, times vectors.
+"""Products: the Hessian of an objective, times vectors.
 
 The forward pass and the graph of the gradient are built once for each batch and kept for all
 products while memory allows; a product is then one backward pass through both.
@@ -6,7 +6,7 @@ products while memory allows; a product is then one backward pass through both.
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any
 
 import torch
 from jaxtyping import Float
@@ -14,14 +14,12 @@ from torch import Tensor
 from torch.autograd import grad
 from torch.autograd.graph import saved_tensors_hooks
 
-from visprism.core.errors import InputError
 from visprism.core.memory import free_bytes
 from visprism.core.run import stream
 from visprism.loss.double_backward import check_twice, without_second_derivative
 from visprism.loss.objective import BatchGraph, Objective
 
-Matrix = Literal["hessian", "gauss-newton"]
-Linear = Callable[[list[Tensor]], Any]  # v -> A v of the sum of one batch's losses
+Linear = Callable[[list[Tensor]], Any]  # v -> H v of the sum of one batch's losses
 
 _MEMORY_SHARE = 0.4  # of the free memory, for graphs
 
@@ -35,66 +33,42 @@ def hvp(objective: Objective, v: Float[Tensor, "*s p"]) -> Float[Tensor, "*s p"]
 
     Source: Pearlmutter (1994), Fast exact multiplication by the Hessian.
     """
-    return _product(objective, "hessian", v)
-
-
-def gauss_newton_product(
-    objective: Objective, v: Float[Tensor, "*s p"]
-) -> Float[Tensor, "*s p"]:
-    """Gauss-Newton matrix times v, or times each row of v; see `Products`.
-
-    Source: Schraudolph (2002), Fast curvature matrix-vector products.
-    """
-    return _product(objective, "gauss-newton", v)
-
-
-def _product(objective: Objective, matrix: Matrix, v: Tensor) -> Tensor:
-    rows = v.reshape(-1, v.shape[-1])
-    return Products(objective, matrix)(rows).reshape(v.shape)
+    return Products(objective)(v.reshape(-1, v.shape[-1])).reshape(v.shape)
 
 
 @dataclass
 class Products:
-    """v -> A v, with A the Hessian or the Gauss-Newton matrix of NLL + L2 at the model's theta.
+    """v -> H v, with H the Hessian of NLL + L2 at the model's theta.
 
-    The product with the Hessian is exact up to rounding: H v = d/dtheta <dL/dtheta, v>. The
-    Gauss-Newton matrix J^T (d^2 loss / d logits^2) J omits the curvature of the network; it is
-    the Fisher information matrix of a cross-entropy with softmax.
+    The product is exact up to rounding: H v = d/dtheta <dL/dtheta, v>.
 
     Cost: the arithmetic of six forward passes for each vector; the first product builds the
     graphs, for three more.
 
-    Sources: Pearlmutter (1994), Fast exact multiplication by the Hessian; Schraudolph (2002),
-    Fast curvature matrix-vector products for second-order gradient descent.
+    Source: Pearlmutter (1994), Fast exact multiplication by the Hessian.
     """
 
     objective: Objective
-    matrix: Matrix = "hessian"
     count: int = 0  # vectors that were multiplied
     _kept: list[tuple[Linear, BatchGraph]] = field(default_factory=list, repr=False)
     _complete: bool = field(default=False, repr=False)  # whether all batches are kept
-    _totals: tuple[float, float, int, int] | None = field(default=None, repr=False)
-
-    def __post_init__(self) -> None:
-        if self.matrix not in _MATRICES:
-            raise InputError(f"matrix must be {' or '.join(_MATRICES)}, got {self.matrix!r}")
+    _totals: tuple[float, int, int] | None = field(default=None, repr=False)
 
     def __call__(self, rows: Float[Tensor, "s p"]) -> Float[Tensor, "s p"]:
-        """A times each row."""
+        """H times each row."""
         parts = [list(self.objective.unflatten(row).values()) for row in rows]
         totals = torch.zeros_like(rows)  # also of a process without a batch
-        loss, weight, examples, largest = 0.0, 0.0, 0, 0
+        loss, examples, largest = 0.0, 0, 0
         with self.objective.run.compute.arithmetic():
             for row, multiply, graph in self._tracked(len(rows)):
                 totals[row] += torch.cat([piece.flatten() for piece in multiply(parts[row])])
                 if row == 0:
                     loss += 0.0 if self._totals else float(graph.loss.detach())
-                    weight += graph.weight
                     examples, largest = examples + graph.examples, max(largest, graph.examples)
         if self._totals is None:
-            self._totals = loss, weight, examples, largest
+            self._totals = loss, examples, largest
         self.count += len(rows)
-        means = self.objective.mean_of(totals, weight)
+        means = self.objective.mean_of(totals, examples)
         if self.objective.weight_decay:
             means.addcmul_(self.objective.decay, rows)
         return means
@@ -104,14 +78,14 @@ class Products:
         """NLL and number of examples, after a first product, which has counted them."""
         if self._totals is None:
             raise RuntimeError("nll_and_examples is known after the first product")
-        sums = torch.tensor(self._totals[:3], dtype=torch.float64)
-        loss, weight, examples = self.objective.add_up(sums).tolist()
-        return loss / weight, int(examples)
+        sums = torch.tensor(self._totals[:2], dtype=torch.float64)
+        loss, examples = self.objective.add_up(sums).tolist()
+        return loss / examples, int(examples)
 
     @property
     def batch_size(self) -> int:
         """Number of examples of the largest batch of this process, after a first product."""
-        return 0 if self._totals is None else self._totals[3]
+        return 0 if self._totals is None else self._totals[2]
 
     def _tracked(self, rows: int) -> Iterator[tuple[int, Linear, BatchGraph]]:
         """Each row with each batch; with progress and deadline where there are several."""
@@ -124,7 +98,6 @@ class Products:
         yield from self._kept
         if self._complete:
             return
-        make = _MATRICES[self.matrix]
         limit = _MEMORY_SHARE * free_bytes(self.objective.run.compute.torch_device)
         graphs = self.objective.graphs(skip=len(self._kept))
         first_pass, saved = not self._kept, dict[int, int]()  # bytes by storage
@@ -141,7 +114,7 @@ class Products:
                 graph = next(graphs, None)
                 if graph is None:
                     break
-                product = make(graph), graph
+                product = _hessian(graph), graph
             yield product
             if first_pass and sum(saved.values()) < limit:
                 self._kept.append(product)
@@ -151,55 +124,25 @@ class Products:
 
 
 def _hessian(graph: BatchGraph) -> Linear:
-    gradient = _gradient(graph.loss, graph.leaves)
+    with torch.enable_grad():
+        gradient = grad(graph.loss, graph.leaves, create_graph=True, materialize_grads=True)
+    check_twice(gradient, graph.loss)
     chosen = [i for i, g in enumerate(gradient) if g.requires_grad]
 
     def multiply(v: list[Tensor]) -> Any:
         if not chosen:  # the loss is linear in the parameters
             return [torch.zeros_like(leaf) for leaf in graph.leaves]
-        outputs = [gradient[i] for i in chosen]
-        return _differentiate_again(outputs, graph.leaves, [v[i] for i in chosen], graph.loss)
+        outputs, weights = [gradient[i] for i in chosen], [v[i] for i in chosen]
+        try:
+            return grad(
+                outputs, graph.leaves, weights, retain_graph=True, materialize_grads=True
+            )
+        except torch.OutOfMemoryError:
+            raise
+        except RuntimeError as error:
+            raise without_second_derivative(error, graph.loss) from error
 
     return multiply
-
-
-def _gauss_newton(graph: BatchGraph) -> Linear:
-    of_loss = _gradient(graph.loss, [graph.logits])[0]
-    ones = torch.zeros_like(graph.logits, requires_grad=True)
-    with torch.enable_grad():  # a linear function of `ones`, whose derivative is J
-        transposed = grad(
-            graph.logits, graph.leaves, ones, create_graph=True, materialize_grads=True
-        )
-    chosen = [i for i, g in enumerate(transposed) if g.requires_grad]
-
-    def multiply(v: list[Tensor]) -> Any:
-        outputs, weights = [transposed[i] for i in chosen], [v[i] for i in chosen]
-        (jv,) = _differentiate_again(outputs, [ones], weights, graph.loss)
-        (weighted,) = _differentiate_again([of_loss], [graph.logits], [jv], graph.loss)
-        return _differentiate_again([graph.logits], graph.leaves, [weighted], graph.loss)
-
-    return multiply
-
-
-def _gradient(loss: Tensor, inputs: list[Tensor]) -> tuple[Tensor, ...]:
-    with torch.enable_grad():
-        gradient = grad(loss, inputs, create_graph=True, materialize_grads=True)
-    check_twice(gradient, loss)
-    return gradient
-
-
-def _differentiate_again(
-    outputs: list[Tensor], inputs: list[Tensor], weights: list[Tensor], loss: Tensor
-) -> tuple[Tensor, ...]:
-    try:
-        return grad(outputs, inputs, weights, retain_graph=True, materialize_grads=True)
-    except torch.OutOfMemoryError:
-        raise
-    except RuntimeError as error:
-        raise without_second_derivative(error, loss) from error
-
-
-_MATRICES = {"hessian": _hessian, "gauss-newton": _gauss_newton}
 
 
 def result_fields(products: Products) -> dict[str, Any]:
@@ -217,11 +160,9 @@ def result_fields(products: Products) -> dict[str, Any]:
     }
 
 
-def random_normal(
-    objective: Objective, count: int, seed: int, *use: object
-) -> Float[Tensor, "count p"]:
-    """Standard normal vectors, one per row."""
-    numbers = torch.randn(count, len(objective), generator=stream(seed, *use))
+def random_normal(objective: Objective, seed: int, *use: object) -> Float[Tensor, " p"]:
+    """A standard normal vector."""
+    numbers = torch.randn(len(objective), generator=stream(seed, *use))
     return numbers.to(objective.decay)
 
 

@@ -18,12 +18,12 @@ from visprism.core.errors import InputError
 from visprism.core.run import DEFAULT_RUN, Run
 from visprism.estimates import questions
 from visprism.estimates.answers import DIRECTION_PAIRS, FEWEST
-from visprism.estimates.estimated import Estimated, Number, stacked
+from visprism.estimates.estimated import Number, stacked
 from visprism.estimates.findings import Finding
 from visprism.estimates.text import missing_text, text_of
 from visprism.loss.double_backward import BatchNorm, check_batch_norm
 from visprism.loss.eigenvalues import objective_label
-from visprism.loss.landscape import BATCH_NORM_LABELS, measure_points, not_finite
+from visprism.loss.landscape import BATCH_NORM_LABELS, measure_points
 from visprism.loss.objective import Loss, cross_entropy
 from visprism.loss.planes import random_planes
 from visprism.loss.points import TREATMENTS, Evaluation, batch_norms, loss_name, read_samples
@@ -47,8 +47,7 @@ class Rings(Result):
     """The NLL on circles around the weights; one row for each BatchNorm treatment and distance.
 
     Values are means over direction pairs and angles; values of single pairs are in
-    ``rise.by_unit``, values of single points, by pair and angle, in ``nll.by_unit`` and
-    ``accuracy.by_unit``. Random directions of two models are not pairs: the interval of their
+    ``rise.by_unit``. Random directions of two models are not pairs: the interval of their
     difference follows from both intervals. A model without BatchNorm has the same rows for both
     treatments, so that it can be compared with one that has it.
     """
@@ -69,13 +68,6 @@ class Rings(Result):
         over="direction pairs and images",
         comparison="independent",
     )
-    spread: np.ndarray = column(
-        "Standard deviation", "nats", "of the increase over direction pairs; NaN for one"
-    )
-    nll: np.ndarray = estimate(
-        "NLL", "nats", "mean over images; infinite or NaN on overflow", keep=True
-    )
-    accuracy: np.ndarray = estimate("Accuracy", "", "of all images and points", keep=True)
     pairs: int = scalar("Direction pairs", "", "number of planes")
     has_batch_norm: bool = scalar(
         "Has BatchNorm", "", "whether the model has running statistics"
@@ -116,20 +108,12 @@ class Rings(Result):
         for name, rows in self.treatments().items():
             treatment = f", {BATCH_NORM_LABELS[name]}" * self.has_batch_norm
             for row in rows:
-                rise, spread = self.rise[row], "; one direction pair"
-                if self.pairs > 1:
-                    deviation = f"standard deviation {self.spread[row]:.2g}"
-                    spread = f"; {deviation} over {self.pairs} direction pairs"
+                rise = self.rise[row]
                 yield (
                     f"{data} rises by {text_of(rise)} nats at {_DISTANCES[norm]} distance "
-                    f"{self.radius[row]:g}{treatment}{spread}, {self.images_text}"
-                    f"{missing_text(rise)}"
+                    f"{self.radius[row]:g}{treatment}; {self.pairs} direction "
+                    f"pair{'s' * (self.pairs > 1)}, {self.images_text}{missing_text(rise)}"
                 )
-        rows = np.concatenate(list(self.treatments().values()))
-        points = np.asarray(self.nll)[rows]
-        if isinstance(self.nll, Estimated) and self.nll.by_unit is not None:
-            points = self.nll.by_unit[:, rows].ravel()
-        yield from not_finite(points)
         yield from self._disagreement()
 
     def _disagreement(self) -> list[Finding]:
@@ -253,7 +237,6 @@ def rings(
         (pair, r * float(np.cos(phi)), r * float(np.sin(phi)))
         for pair, r, phi in product(range(pairs), radii, circle)
     ]
-    shape = pairs, len(radii), angles
     rows: list[tuple] = []
     classes = 0
     for treatment in treatments:
@@ -262,23 +245,15 @@ def rings(
         losses = measure_points(evaluation, planes, points, label)
         classes = losses.origin.classes
         with np.errstate(invalid="ignore", over="ignore"):
-            rises = losses.rises.reshape(*shape, -1).mean(2)
-            nll, correct = (
-                values.mean(1).reshape(shape) for values in (losses.nll, losses.correct)
-            )
+            rises = losses.rises.reshape(pairs, len(radii), angles, -1).mean(2)
         names = [treatment] if has_batch_norm else list(TREATMENTS)
         for name, (i, radius) in product(names, enumerate(radii)):
-            rise = crossed_mean(rises[:, i])
-            numbers = (_of_points(values[:, i].ravel()) for values in (nll, correct))
-            rows.append((name, radius, rise, _spread(rise), *numbers))
-    batch_norm, radius, rise, spread, nll, accuracy = zip(*rows, strict=True)
+            rows.append((name, radius, crossed_mean(rises[:, i])))
+    batch_norm, radius, rise = zip(*rows, strict=True)
     return Rings(
         batch_norm=np.array(batch_norm),
         radius=np.array(radius),
         rise=stacked(rise),
-        spread=np.array(spread),
-        nll=stacked(nll),
-        accuracy=stacked(accuracy),
         pairs=pairs,
         has_batch_norm=has_batch_norm,
         classes=classes,
@@ -286,16 +261,3 @@ def rings(
         loss=loss_name(loss),
         provenance=samples.provenance(run),
     )
-
-
-def _spread(rise: Number) -> float:
-    """Standard deviation over direction pairs."""
-    values = rise.by_unit
-    if values is None or len(values) < 2 or not np.isfinite(values).all():
-        return float("nan")
-    return float(values.std(ddof=1))
-
-
-def _of_points(values: Float[np.ndarray, " points"]) -> Number:
-    with np.errstate(invalid="ignore"):
-        return Number(values.mean(), by_unit=values)

@@ -4,21 +4,19 @@ Park & Kim (2022) use mini-batches: the Hessian of one describes the curvature t
 a step of training sees. Over many mini-batches the leading eigenvalues form a spectrum.
 """
 
-from collections.abc import Iterable, Mapping
-from dataclasses import replace
+from collections.abc import Iterable
 from itertools import islice
-from typing import NamedTuple, cast
+from typing import NamedTuple
 
 import numpy as np
-import torch
 from torch import Tensor, nn
 
 from visprism.anatomy.trace.forward import Images, batch_size
 from visprism.core.errors import InputError
 from visprism.core.processes import rank, world_size
-from visprism.core.run import DEFAULT_RUN, Run, stream
+from visprism.core.run import DEFAULT_RUN, Run
 from visprism.loss.hessian_summary import HessianSpectrum
-from visprism.loss.krylov import Product, Request, Which, eigenpairs
+from visprism.loss.krylov import Request, Which, eigenpairs
 from visprism.loss.objective import (
     Loss,
     Objective,
@@ -26,7 +24,7 @@ from visprism.loss.objective import (
     check_weight_decay,
     cross_entropy,
 )
-from visprism.loss.products import Products
+from visprism.loss.products import Products, random_normal
 from visprism.passes.batches import in_order
 
 Batch = tuple[Images, Tensor]
@@ -37,7 +35,7 @@ _ENDS = (Request(1, "LA", required=False), Request(1, "SA", required=False))
 
 def hessian_spectrum(
     model: nn.Module,
-    batches: Iterable[Batch] | Mapping[str, Iterable[Batch]],
+    batches: Iterable[Batch],
     *,
     k: int = 5,
     which: Which = "LM",
@@ -46,7 +44,6 @@ def hessian_spectrum(
     weight_decay: float = 0.0,
     decayed: Selection = "all",
     parameters: Selection = "all",
-    phase: str = "",
     num_batches: int | None = None,
     learning_rate: float | None = None,
     run: Run = DEFAULT_RUN,
@@ -54,9 +51,8 @@ def hessian_spectrum(
     """The k leading Hessian eigenvalues of each mini-batch.
 
     For each mini-batch B, the eigenvalues of the Hessian of 1/|B| sum_B loss over the chosen
-    parameters, and with `weight_decay` also with the loss plus wd/2 |theta_decayed|^2.
-    Where all chosen parameters decay, the same products give both: wd is added. BatchNorm is
-    frozen, dropout and stochastic depth are off.
+    parameters, plus wd/2 |theta_decayed|^2 with `weight_decay`. BatchNorm is frozen, dropout
+    and stochastic depth are off.
 
     An eigenvalue is within the residual of each value; at a relative residual of 1e-2 the error
     is usually below 1e-3, since it falls with the square.
@@ -66,18 +62,16 @@ def hessian_spectrum(
 
     Args:
         model: in evaluation mode.
-        batches: mini-batches of (images, targets), 16 training images each in the paper; or
-            several data sets by name, such as {"clean": ..., "augmented": ...}.
+        batches: mini-batches of (images, targets), 16 training images each in the paper.
         k: number of eigenvalues of each mini-batch.
         which: largest in magnitude (LM, as in the paper), largest (LA), smallest (SA) or both
             ends (BE).
         tol: relative residual of convergence.
         loss: (logits, targets) -> (B,).
-        weight_decay: wd of the second objective; 0 for none.
+        weight_decay: wd of the L2 term; 0 for none.
         decayed: which of the chosen parameters decay; see `Selection`.
         parameters: which parameters; see `Selection`.
-        phase: name of this state of the model, such as "end of training".
-        num_batches: number of mini-batches of each data set; None: all.
+        num_batches: number of mini-batches; None: all.
         learning_rate: of training, to compare the sharpness with 2 / learning rate.
         run: device, seed, progress, provenance and deadline.
 
@@ -87,56 +81,39 @@ def hessian_spectrum(
     check_weight_decay(weight_decay)
     if num_batches is not None and num_batches < 1:
         raise InputError(f"num_batches must be at least 1, got {num_batches}")
-    named = cast(
-        "Mapping[str, Iterable[Batch]]",
-        batches if isinstance(batches, Mapping) else {"": batches},
-    )
     requests = (Request(k, which), *_ENDS)
     parts: list[_Measured] = []
     objective: Objective | None = None
-    for name, data in named.items():
-        limited = data if num_batches is None else islice(data, num_batches)
-        for i, batch in enumerate(run.track_share(limited, "mini-batches")):
-            if objective is None:
-                objective = Objective(
-                    model,
-                    [batch],
-                    loss=loss,
-                    weight_decay=weight_decay,
-                    decayed=decayed,
-                    parameters=parameters,
-                    run=run,
-                    shared=False,
-                )
-            number = rank() + i * world_size()
-            rows, products = _of_mini_batch(objective, batch, requests, tol, (name, number))
-            parts.append(
-                _Measured(
-                    name,
-                    [(phase, name, wd, number, *row) for wd, *row in rows],
-                    batch_size(batch[0]),
-                    products,
-                    len(objective),
-                    objective.image_shape,
-                )
+    limited = batches if num_batches is None else islice(batches, num_batches)
+    for i, batch in enumerate(run.track_share(limited, "mini-batches")):
+        if objective is None:
+            objective = Objective(
+                model,
+                [batch],
+                loss=loss,
+                weight_decay=weight_decay,
+                decayed=decayed,
+                parameters=parameters,
+                run=run,
+                shared=False,
             )
+        number = rank() + i * world_size()
+        rows, products = _of_mini_batch(objective, batch, requests, tol, number)
+        size, shape = batch_size(batch[0]), objective.image_shape
+        parts.append(_Measured(rows, size, products, len(objective), shape))
     parts = in_order(parts)
-    names, ends = list(named), [which, "LA", "SA"]
-    rows = sorted(
-        (row for part in parts for row in part.rows),
-        key=lambda row: (names.index(row[1]), *row[2:4], ends.index(row[5])),
-    )
-    fields = ("phase", "data", "weight_decay", "batch", "nll", "which", "rank", "value",
-              "residual", "converged")  # fmt: skip
+    rows = [row for part in parts for row in part.rows]
+    fields = ("batch", "nll", "which", "rank", "value", "residual", "converged")
     return HessianSpectrum(
         **dict(zip(fields, map(np.array, zip(*rows, strict=True)), strict=True)),
         k=k,
         tol=tol,
+        weight_decay=weight_decay,
         parameters=parts[0].parameters,
         products=sum(part.products for part in parts),
         learning_rate=float("nan") if learning_rate is None else learning_rate,
         provenance=run.measured(
-            images=max(sum(p.images for p in parts if p.data == name) for name in names),
+            images=sum(part.images for part in parts),
             batch_size=max(part.images for part in parts),
             image_shape=parts[0].image_shape,
         ),
@@ -146,7 +123,6 @@ def hessian_spectrum(
 class _Measured(NamedTuple):
     """The eigenvalues of a mini-batch, and what was measured."""
 
-    data: str  # name of the data set
     rows: list[tuple]
     images: int
     products: int
@@ -159,34 +135,21 @@ def _of_mini_batch(
     batch: Batch,
     requests: tuple[Request, ...],
     tol: float,
-    use: tuple[str, int],
+    number: int,
 ) -> tuple[list[tuple], int]:
-    """The eigenvalues of a mini-batch's NLL, and of its NLL + L2, and the number of products.
+    """The eigenvalues of a mini-batch, and the number of products.
 
-    The rows are (weight decay, nll, which, rank, value, residual, converged); the rank is 0 for
-    values that are not required. `use` distinguishes random start vectors.
+    The rows are (number, nll, which, rank, value, residual, converged); the rank is 0 for
+    values that are not required.
     """
-    weight_decay, run = objective.weight_decay, objective.run
-    products = Products(objective.without_decay().with_batches([batch], shared=False))
-    decay = objective.decay
-    start = torch.randn(1, len(decay), generator=stream(run.seed, "hessian", *use)).to(decay)
-
-    def pairs(product: Product, decays: Iterable[float], shift: float) -> list[tuple]:
-        """Weight decay, request and eigenpairs, all from one Krylov space."""
-        keys = [(wd, request) for wd in decays for request in requests]
-        shifts = [replace(request, shift=shift if wd else 0.0) for wd, request in keys]
-        results = eigenpairs(product, start, shifts, tol=tol, run=run)
-        return [(*key, result) for key, result in zip(keys, results, strict=True)]
-
-    uniform = bool((decay == decay[0]).all())
-    decays = dict.fromkeys((0.0, weight_decay if uniform else 0.0))
-    results = pairs(products, decays, float(decay[0]))
-    if weight_decay and not uniform:  # then L2 changes the eigenvectors too
-        results += pairs(lambda rows: products(rows) + decay * rows, [weight_decay], 0.0)
+    run = objective.run
+    products = Products(objective.with_batches([batch], shared=False))
+    start = random_normal(objective, run.seed, "hessian", "", number)
+    results = eigenpairs(products, start, requests, tol=tol, run=run)
     nll, _ = products.nll_and_examples
     rows = [
-        (wd, nll, request.which, j if request.required else 0, *row)
-        for wd, request, result in results
+        (number, nll, request.which, j if request.required else 0, *row)
+        for request, result in zip(requests, results, strict=True)
         for j, row in enumerate(
             zip(
                 result.values.tolist(),

@@ -21,7 +21,7 @@ from visprism.loss.eigenvalues import CONVERGED, unconverged
 from visprism.loss.krylov import Eigenpairs, Request, eigenpairs
 from visprism.loss.objective import Loss, Objective, cross_entropy
 from visprism.loss.products import Products
-from visprism.loss.update_rules import UpdateRule, ascent_step, sam_threshold, update_rule
+from visprism.loss.update_rules import UpdateRule, sam_step, sam_threshold, update_rule
 from visprism.table.result import Result, Texts, column, result_type, scalar
 
 _COLUMNS = (
@@ -200,7 +200,7 @@ def training_curvature(
         threshold = _threshold(rule, sam_rho, float(gradient.norm()), adaptive=adaptive)
         points = [("weights", objective, gradient)]
         if sam_rho:
-            ascent = ascent_step(objective, "asam" if adaptive else "sam", gradient, sam_rho, 1)
+            (ascent,) = sam_step([objective.theta], [gradient], sam_rho, adaptive=adaptive)
             perturbed = objective.at(objective.theta + ascent)
             points.append(("perturbed", perturbed, perturbed.gradient()))
         rows: list[tuple] = []
@@ -269,7 +269,7 @@ def _leading(
 
     request = Request(min(k, len(scale)), "LA")
     run = products.objective.run
-    (pairs,) = eigenpairs(product, start[None], [request], tol=tol, run=run)
+    (pairs,) = eigenpairs(product, start, [request], tol=tol, run=run)
     return pairs
 
 

@@ -2,12 +2,13 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from math import nan, sqrt
-from typing import Any, Protocol, runtime_checkable
+from math import inf, nan, sqrt
+from typing import Any
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
+from torch.linalg import vector_norm
 from torch.optim import SGD, Adam, AdamW, Optimizer
 
 from visprism.core.errors import InputError
@@ -144,44 +145,22 @@ def _inverse_preconditioner(
     return 1 / ((1 - beta1**updates) * root)
 
 
-@runtime_checkable
-class Differentiable(Protocol):
-    """A loss as a function of one flat vector of parameters, such as an `Objective`."""
+def sam_step(
+    weights: Sequence[Tensor], gradients: Sequence[Tensor], rho: float, *, adaptive: bool
+) -> list[Tensor]:
+    """The displacement d of the weights w to the highest loss within a radius, to first order.
 
-    @property
-    def theta(self) -> Tensor:
-        """The present parameters."""
-        ...
+    SAM: d = rho g / |g|. ASAM: d = rho T² g / |T g| with T = |w| + 0.01, entry by entry. Norms
+    are over all parameters. Where the gradient is zero, d is zero.
 
-    def value(self, theta: Tensor) -> float:
-        """The loss at `theta`."""
-        ...
-
-    def gradient(self, theta: Tensor) -> Tensor:
-        """Its gradient there."""
-        ...
-
-
-def ascent_step(
-    objective: Differentiable,
-    measure: str,
-    gradient: Float[Tensor, " p"],
-    rho: float,
-    steps: int,
-) -> Float[Tensor, " p"]:
-    """The perturbation of "sam" or "asam" after `steps` steps of length rho / steps.
-
-    `gradient` is that at the parameters of the objective, where the first step is taken.
+    Source: Foret et al. (2021), Sharpness-aware minimization, eq. 2; Kwon et al. (2021), ASAM,
+    eq. 8.
     """
-    theta = objective.theta
-    scale = 1.0 if measure == "sam" else theta.abs() + _ETA
-    step = torch.zeros_like(theta)
-    for number in range(steps):
-        if number:
-            gradient = objective.gradient(theta + step)
-        if not gradient.any():  # no direction leads up
-            break
-        scaled = gradient * scale
-        scaled = scaled / scaled.abs().max()  # or the squares of a small gradient would be 0
-        step = step + rho / steps * scale * scaled / scaled.norm()
-    return step
+    scales = [w.abs() + _ETA if adaptive else torch.ones_like(w) for w in weights]
+    scaled = [t * g for t, g in zip(scales, gradients, strict=True)]
+    # Squares of a gradient of 1e-30 would be 0.
+    largest = torch.stack([vector_norm(s, inf) for s in scaled]).max()
+    scaled = [s / torch.where(largest > 0, largest, 1.0) for s in scaled]
+    length = torch.stack([vector_norm(s) for s in scaled]).norm()
+    factor = torch.where(length > 0, rho / length, 0.0)
+    return [factor * t * s for t, s in zip(scales, scaled, strict=True)]

@@ -1,7 +1,7 @@
 """Optimizers: which parameters each one updates, weight decay, learning rates and SAM."""
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 
 import torch
@@ -12,11 +12,11 @@ from torch.optim import Optimizer
 
 from visprism.core.errors import InputError
 from visprism.loss.objective import is_matrix
+from visprism.loss.update_rules import sam_step
 from visprism.training.recipe import Recipe
 
 # Learning rate of Muon over AdamW's; chosen from 1, 2, 4 and 8.
 _MUON_LR = 4.0
-_ASAM_ETA = 0.01  # lets weights that are 0 move (Kwon et al., 2021, sec. 4)
 
 
 def make_optimizers(model: nn.Module, recipe: Recipe) -> list[tuple[Optimizer, float]]:
@@ -119,24 +119,6 @@ def learning_rate(step: int, steps_per_epoch: int, recipe: Recipe) -> float:
 def warmup_steps(steps_per_epoch: int, recipe: Recipe) -> int:
     """Number of steps of the warm-up."""
     return round(recipe.warmup * steps_per_epoch)
-
-
-def sam_step(
-    weights: Sequence[Tensor], gradients: Sequence[Tensor], rho: float, *, adaptive: bool
-) -> list[Tensor]:
-    """The displacement d of the weights w to the highest loss within a radius, to first order.
-
-    SAM: d = rho g / |g|. ASAM: d = rho T² g / |T g| with T = |w| + 0.01, entry by entry. Norms
-    are over all parameters. Where the gradient is zero, d is zero.
-
-    Source: Foret et al. (2021), Sharpness-aware minimization, eq. 2; Kwon et al. (2021), ASAM,
-    eq. 8.
-    """
-    scales = [w.abs() + _ASAM_ETA if adaptive else torch.ones_like(w) for w in weights]
-    scaled = [t * g for t, g in zip(scales, gradients, strict=True)]
-    length = torch.stack([torch.linalg.vector_norm(s) for s in scaled]).norm()
-    factor = torch.where(length > 0, rho / length, 0.0)
-    return [factor * t * s for t, s in zip(scales, scaled, strict=True)]
 
 
 @contextmanager

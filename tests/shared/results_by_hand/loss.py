@@ -9,7 +9,6 @@ from visprism.results import (
     Eigenvalues,
     Evolution,
     HessianCurves,
-    HessianSummary,
     History,
     LossIncrease,
     LossSurface,
@@ -61,8 +60,6 @@ def trajectory():
     return complete(
         WeightTrajectory,
         snapshot=np.arange(4),
-        radius=np.array([1.0, 0.8, 0.3, 0.0]),
-        angle=np.array([0.0, 0.4, 0.9, np.nan]),
         first=np.array([-3.0, -1.0, 1.5, 2.5]),
         second=np.array([-1.0, 1.0, 0.5, -0.5]),
         step=np.array([np.nan, 2.8, 2.5, 1.4]),
@@ -112,31 +109,10 @@ def evolution():
 
 def hessian_curves():
     return HessianCurves(
-        phase=np.repeat(["init", "end"], 6),
-        data=np.full(12, ""),
-        weight_decay=np.zeros(12),
-        sign=np.tile([-1, -1, -1, 1, 1, 1], 2),
-        value=np.tile([-1.0, -2.0, -4.0, 5.0, 10.0, 20.0], 2),
-        density=np.tile([0.0, 0.05, 0.0, 0.0, 0.08, 0.0], 2),
+        sign=np.array([-1, -1, -1, 1, 1, 1]),
+        value=np.array([-1.0, -2.0, -4.0, 5.0, 10.0, 20.0]),
+        density=np.array([0.0, 0.05, 0.0, 0.0, 0.08, 0.0]),
         provenance=PROVENANCE,
-    )
-
-
-def hessian_summary():
-    two = np.ones(2)
-    return complete(
-        HessianSummary,
-        phase=np.array(["init", "end"]),
-        data=np.full(2, ""),
-        weight_decay=np.zeros(2),
-        batches=np.array([16, 16]),
-        nep=Estimated(0.3 * two, 0.2 * two, 0.4 * two),
-        ape=Estimated([50.0, 20.0], [40.0, 15.0], [60.0, 25.0]),
-        largest=100 * two,
-        smallest=-30 * two,
-        negative_batches=16 * two,
-        nll=2.3 * two,
-        converged=two,
     )
 
 
@@ -179,8 +155,6 @@ def rings():
         batch_norm=np.full(3, "frozen"),
         radius=radii,
         rise=Estimated(radii**2, 0.8 * radii**2, 1.2 * radii**2, by_pair),
-        nll=2.0 + radii**2,
-        accuracy=np.full(3, 0.5),
         pairs=2,
         classes=10,
     )

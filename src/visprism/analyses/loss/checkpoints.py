@@ -3,11 +3,10 @@
 `visprism.models` imports timm, which takes seconds, so it is imported only for checkpoints.
 """
 
-from collections.abc import Iterator, Sequence
-from copy import deepcopy
+from collections.abc import Sequence
 from pathlib import Path
 
-from torch import Tensor, nn
+from torch import Tensor
 
 from visprism.core.errors import InputError
 
@@ -28,22 +27,3 @@ def names_of(checkpoints: Sequence[Path | str]) -> list[str]:
         raise InputError("checkpoints must be different files, got one of them twice")
     unique = len({path.stem for path in paths}) == len(paths)
     return [path.name if unique else str(path) for path in paths]
-
-
-def phases(
-    model: nn.Module, checkpoints: Sequence[Path | str]
-) -> Iterator[tuple[str, nn.Module]]:
-    """Name and model of each phase: a copy with the weights of each checkpoint, in turn.
-
-    Without checkpoints the model itself is the only phase, with an empty name. Phases are named
-    after their files, with folders where the names would be equal.
-    """
-    if not checkpoints:
-        yield "", model
-        return
-    from visprism.models.checkpoints import load_checkpoint
-
-    for file, name in zip(checkpoints, names_of(checkpoints), strict=True):
-        other = deepcopy(model)
-        load_checkpoint(other, Path(file))
-        yield str(Path(name).with_suffix("")), other.eval()

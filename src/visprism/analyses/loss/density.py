@@ -18,7 +18,6 @@ from visprism.estimates.findings import Finding
 from visprism.estimates.text import text_of
 from visprism.loss.density import hutchpp, quadrature
 from visprism.loss.eigenvalues import (
-    MATRIX_LABELS,
     WHICH_LABELS,
     Curvature,
     Eigenvalues,
@@ -241,8 +240,7 @@ def _(result: Eigenvalues, ax: Axes) -> Axes:
     )
     ax.scatter(result.rank, result.value, color=faces, edgecolors=INK, s=18, zorder=3)
     ax.xaxis.set_major_locator(MaxNLocator(integer=True))
-    ylabel = f"{MATRIX_LABELS[result.matrix]} eigenvalue"
-    ax.set(xlabel=f"Rank ({WHICH_LABELS[result.which]})", ylabel=ylabel)
+    ax.set(xlabel=f"Rank ({WHICH_LABELS[result.which]})", ylabel="Hessian eigenvalue")
     return ax
 
 

@@ -4,30 +4,21 @@ For each mini-batch B, the k leading eigenvalues of d²/dtheta² (1/|B| sum_B lo
 fraction of negative ones, APE the mean of the positive ones.
 """
 
-from collections.abc import Sequence
-from pathlib import Path
 from typing import Literal
 
 import numpy as np
-from matplotlib.artist import Artist
 from matplotlib.axes import Axes
-from matplotlib.container import Container
-from matplotlib.figure import Figure
-from matplotlib.ticker import PercentFormatter
 
 from visprism.analyses.base import ANALYSES, Analysis, Cost, Needs, Section, Sizes
-from visprism.analyses.loss.checkpoints import phases
 from visprism.analyses.subject import Subject
 from visprism.core.options import option
 from visprism.core.run import Run
-from visprism.drawing.depth import legend_above
 from visprism.drawing.registry import figure
-from visprism.drawing.style import DEPTH, FAINT, tip
+from visprism.drawing.style import FAINT, KIND_COLORS
 from visprism.loss.hessian_summary import (
     HessianCurves,
     HessianSpectrum,
     HessianSummary,
-    OfObjectives,
 )
 from visprism.loss.spectrum import hessian_spectrum
 from visprism.table.result import Result
@@ -82,13 +73,13 @@ class Hessian(Analysis):
         "LM", "largest in magnitude (LM), largest (LA), smallest (SA), or both ends (BE)"
     )
     mini_batch: int = option(16, "images per mini-batch", minimum=1, quick=8)
-    train_images: Literal["clean", "augmented", "both"] = option(
-        "clean", "training images as they are, augmented as in the strong recipe, or both"
+    train_images: Literal["clean", "augmented"] = option(
+        "clean", "training images as they are, or augmented as in the strong recipe"
     )
     weight_decay: float | None = option(
-        None,
-        "weight decay of the L2 term; above 0, eigenvalues of NLL + L2 are computed too; none: "
-        "that in the checkpoint's recipe, or 0 without one",
+        0.0,
+        "weight decay of the L2 term; 0, also for a checkpoint with a recipe: only the NLL; "
+        "above 0: NLL + L2 instead; none: that in the checkpoint's recipe, or 0 without one",
         minimum=0,
     )
     parameters: str = option(
@@ -101,75 +92,46 @@ class Hessian(Analysis):
         "learning rate of training, to compare the sharpness with 2 / learning rate",
         above=0,
     )
-    checkpoints: tuple[Path, ...] = option(
-        (), "checkpoints of the same model to measure instead, as phases of training"
-    )
 
     def measure(self, subject: Subject, run: Run) -> tuple[Result, ...]:
         """Summary, densities and spectrum."""
         subject = subject.in_mini_batches(self.mini_batch)
-        data = {}
-        if self.train_images != "augmented":
-            data["clean"] = subject.training_batches(self.mini_batch)
-        if self.train_images != "clean":
-            data["augmented"] = subject.augmented_batches(run.seed, self.mini_batch)
         wd = subject.weight_decay if self.weight_decay is None else self.weight_decay
-        spectrum = HessianSpectrum.concatenate(
-            hessian_spectrum(
-                model,
-                data if self.train_images == "both" else next(iter(data.values())),
-                k=self.k,
-                which=self.which,
-                weight_decay=wd or 0.0,
-                decayed=subject.decayed,
-                parameters=self.parameters,
-                phase=phase,
-                learning_rate=self.learning_rate,
-                run=subject.named(run, training=True),
-            )
-            for phase, model in phases(subject.model, self.checkpoints)
+        if self.train_images == "clean":
+            batches = subject.training_batches(self.mini_batch)
+        else:
+            batches = subject.augmented_batches(run.seed, self.mini_batch)
+        spectrum = hessian_spectrum(
+            subject.model,
+            batches,
+            k=self.k,
+            which=self.which,
+            weight_decay=wd or 0.0,
+            decayed=subject.decayed,
+            parameters=self.parameters,
+            learning_rate=self.learning_rate,
+            run=subject.named(run, training=True),
         )
         return spectrum.summary(), spectrum.curves(), spectrum
 
     def cost(self, subject: Subject) -> Cost:
         """About 26 Hessian-vector products of each mini-batch."""
-        sets = 2 if self.train_images == "both" else 1
-        return Cost(products=float(_PRODUCTS * sets * max(1, len(self.checkpoints))))
+        return Cost(products=float(_PRODUCTS))
 
 
-_STYLES = ("-", "--", "-.", ":")  # of objectives
-_OBJECTIVES = ("#0072B2", "#D55E00", "#009E73", "#CC79A7")  # as of kinds of block
-
-
-def _key(figure: Figure | Axes, axes: Sequence[Axes]) -> None:
-    """A legend of the objectives, once for all models."""
-    lines: dict[str, Artist | Container] = {}
-    for ax in axes:
-        handles, labels = ax.get_legend_handles_labels()
-        lines |= dict(zip(labels, handles, strict=True))
-    if len(lines) > 1:
-        legend_above(figure, lines)
-
-
-@figure(width=3.2, height=2.1, key=_key, key_height=0.45, share_values=True)
+@figure(width=3.2, height=2.1, share_values=True)
 def _(result: HessianCurves, ax: Axes) -> Axes:
     """Densities of negative and positive eigenvalues on one axis, logarithmic beyond 0.
 
     Fewer than 10 eigenvalues of a sign are drawn as marks, without a density.
     """
-    labels = np.array(_labels(result), dtype=object)
-    for name, (color, style) in _styles(result).items():
-        label = name
-        for sign in (-1, 1):
-            curve = result.select((labels == name) & (result.sign == sign))
-            if not len(curve):
-                continue
-            drawing = {"color": color, "label": label, "gid": tip(name)}
-            label = f"_{name}"  # in the legend once
-            if np.isnan(curve.density).any():  # too few eigenvalues for a density
-                ax.plot(curve.value, np.zeros(len(curve)), "|", markersize=9, **drawing)
-                continue
-            ax.plot(curve.value, curve.density, linestyle=style, linewidth=1.2, **drawing)
+    color = KIND_COLORS["conv"]
+    for sign in np.unique(result.sign):
+        curve = result.select(result.sign == sign)
+        if np.isnan(curve.density).any():  # too few eigenvalues for a density
+            ax.plot(curve.value, np.zeros(len(curve)), "|", markersize=9, color=color)
+        else:
+            ax.plot(curve.value, curve.density, color=color, linewidth=1.2)
             ax.fill_between(curve.value, curve.density, color=color, alpha=0.1, lw=0)
     if len(result):
         smallest = float(np.abs(result.value).min())
@@ -178,51 +140,3 @@ def _(result: HessianCurves, ax: Axes) -> Axes:
     ax.set_ylim(bottom=0)
     ax.set(xlabel=HessianCurves.infos()["value"].label, ylabel="Density per decade")
     return ax
-
-
-@figure(width=2.4, height=2.2, key=_key, key_height=0.45, share_values=True)
-def _(result: HessianSummary, ax: Axes) -> Axes:
-    """NEP against APE, with their intervals over mini-batches where there are any."""
-    for row, (name, (color, _)) in enumerate(_styles(result).items()):
-        ape, nep = result.ape[row], result.nep[row]
-        xerr, yerr = (np.maximum([[n - n.low], [n.high - n]], 0) for n in (ape, nep))
-        ax.errorbar(
-            ape,
-            nep,
-            xerr=xerr,
-            yerr=yerr,
-            color=color,
-            marker="o",
-            markersize=4,
-            elinewidth=1.1,
-            capsize=2,
-            label=name,
-            gid=tip(name),
-        )
-    ax.yaxis.set_major_formatter(PercentFormatter(1, decimals=0))
-    ax.update_datalim([(0.0, 0.0), (1.15 * np.nanmax([*result.ape, 0.0]), 0.1)])
-    ax.autoscale_view()
-    ax.set(xlabel="Average positive eigenvalue (APE)", ylabel="Negative eigenvalues (NEP)")
-    return ax
-
-
-def _labels(result: OfObjectives) -> list[str]:
-    """The name of each row: phase, data and objective."""
-    return [
-        ", ".join(filter(None, (phase, data, "NLL + L2" if decay else "NLL")))
-        for phase, data, decay in result.keys
-    ]
-
-
-def _styles(result: OfObjectives) -> dict[str, tuple]:
-    """Color and line style of each name; phases run from dark to light."""
-    phases = list(dict.fromkeys(result.phase.tolist()))
-    objectives = list(dict.fromkeys((data, decay) for _, data, decay in result.keys))
-    styles: dict[str, tuple] = {}
-    for label, (phase, data, decay) in zip(_labels(result), result.keys, strict=True):
-        n = objectives.index((data, decay)) % len(_STYLES)
-        color = _OBJECTIVES[n]
-        if len(phases) > 1:
-            color = DEPTH(phases.index(phase) / (len(phases) - 1))
-        styles[label] = color, _STYLES[n]
-    return styles

@@ -204,7 +204,7 @@ class HessianByBlock(Analysis):
         """The trace, and the leading eigenvalue with its residual."""
         products = Products(objective)
         estimates = trace_of_part(products, self.probes)
-        start = random_normal(objective, 1, objective.run.seed, "eigenvalue by block")
+        start = random_normal(objective, objective.run.seed, "eigenvalue by block")
         (pairs,) = eigenpairs(
             products, start, [Request(1, "LM")], tol=self.tol, run=objective.run
         )

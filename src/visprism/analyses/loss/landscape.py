@@ -32,9 +32,7 @@ from visprism.loss.objective import Objective
 from visprism.loss.planes import (
     Plane,
     Projection,
-    State,
     plane_along,
-    plane_through,
     principal_plane,
     project,
     random_planes,
@@ -43,13 +41,12 @@ from visprism.loss.points import batch_norms
 from visprism.loss.rings import RADII, Rings, rings
 from visprism.table.result import Result
 
-View = Literal["contour", "surface", "slices"]
+View = Literal["contour", "slices"]
 Quantity = Literal["nll", "l2", "accuracy"]
 
 LABELS = {name: LossSurface.infos()[name].heading for name in ("nll", "l2", "accuracy")}
 AXES = {
     "random": ("First random direction", "Second random direction"),
-    "checkpoints": ("Direction of the checkpoint", "Orthogonal direction"),
     "given": ("First direction", "Second direction"),
 }
 _LEVELS = (0.02, 0.05, 0.1, 0.2, 0.5)  # of contour lines, as fractions of log(classes)
@@ -85,17 +82,14 @@ def _(
     pair: int = 0,
     path: Projection | None = None,
 ) -> Axes:
-    """One plane, or slices through all; lines have slices only.
+    """One plane, or slices through all.
 
     `path` is drawn on contours: snapshots or checkpoints in their order.
     """
-    if view == "slices" or len(np.unique(result.b)) == 1:
+    if view == "slices":
         return _slices(ax, result, quantity)
     rows, pairs = result.select(result.pair == pair), len(np.unique(result.pair))
-    if view == "surface":
-        _surface(ax, rows, quantity)
-    else:
-        _contour(ax, rows, quantity, path)
+    _contour(ax, rows, quantity, path)
     if pairs > 1:
         which, at = f"pair {pair + 1} of {pairs}", {"xy": (0.98, 0.02), "ha": "right"}
         box = {"facecolor": "white", "alpha": 0.7, "linewidth": 0, "pad": 1}
@@ -138,26 +132,6 @@ def _contour(ax: Axes, rows: LossSurface, quantity: Quantity, path: Projection |
     return ax
 
 
-def _surface(ax: Axes, rows: LossSurface, quantity: Quantity) -> Axes:
-    """The surface from a corner and above; height and color are positions on the scale."""
-    a, b = np.unique(rows.a), np.unique(rows.b)
-    norm, colors = _scale(rows, quantity)
-    value = norm(np.asarray(getattr(rows, quantity)).reshape(len(b), len(a)))
-    height = np.ma.filled(np.ma.masked_invalid(value), 1.0)
-    ax.scatter([], [], c=[], norm=norm, cmap=colors, label=LABELS[quantity])  # for the key
-    space: Any = ax.inset_axes((0, 0, 1, 1), projection="3d")
-    grid, edges = np.meshgrid(a, b), {"edgecolor": (0, 0, 0, 0.35), "linewidth": 0.25}
-    cells = {"rstride": 1, "cstride": 1, "shade": False, **edges}
-    space.plot_surface(*grid, height, facecolors=colors(height), **cells)
-    if quantity == "nll":
-        chance = np.full_like(height, CHANCE_POSITION)
-        space.plot_wireframe(*grid, chance, rcount=1, ccount=1, color=INK, linewidth=0.8)
-    space.view_init(38, -58)
-    space.set(zlim=(0, 1), zticks=[], xlabel="1st direction", ylabel="2nd direction")
-    ax.axis("off")
-    return ax
-
-
 def _slices(ax: Axes, result: LossSurface, quantity: Quantity) -> Axes:
     """The values along each direction through the weights; bold, their mean."""
     lines: list[tuple[np.ndarray, np.ndarray]] = []
@@ -165,15 +139,10 @@ def _slices(ax: Axes, result: LossSurface, quantity: Quantity) -> Axes:
         rows = result.select(result.pair == pair)
         for along, across in ((rows.a, rows.b), (rows.b, rows.a)):
             on = np.abs(across) == np.abs(across).min()
-            if len(np.unique(along[on])) > 1:
-                lines.append((along[on], np.asarray(getattr(rows, quantity))[on]))
-    several = len(lines) > 1
+            lines.append((along[on], np.asarray(getattr(rows, quantity))[on]))
     for along, values in lines:
-        color, width = (STRIP, 0.7) if several else (INK, 1.4)
-        ax.plot(
-            along, np.ma.masked_invalid(values), color=color, linewidth=width, label="_slice"
-        )
-    if several and all(np.array_equal(x, lines[0][0]) for x, _ in lines):
+        ax.plot(along, np.ma.masked_invalid(values), color=STRIP, linewidth=0.7, label="_slice")
+    if all(np.array_equal(x, lines[0][0]) for x, _ in lines):
         mean = np.mean([values for _, values in lines], axis=0)
         ax.plot(lines[0][0], np.ma.masked_invalid(mean), color=INK, linewidth=1.4, label="mean")
     if quantity == "nll" and result.classes > 1:
@@ -247,10 +216,8 @@ def _(result: Rings, ax: Axes) -> Axes:
 
 
 @surface_of.register
-def _(result: LossSurface) -> dict[str, Any] | None:
-    """The NLL over the first plane, on the scale of the figures; None for lines."""
-    if len(np.unique(result.b)) == 1:
-        return None
+def _(result: LossSurface) -> dict[str, Any]:
+    """The NLL over the first plane, on the scale of the figures."""
     scale = loss_scale(result.classes)
     height = np.ma.filled(scale(result.table("nll", int(result.pair[0]))), 1.0)
     cells = (height[1:, 1:] + height[1:, :-1] + height[:-1, 1:] + height[:-1, :-1]) / 4
@@ -262,7 +229,6 @@ def _(result: LossSurface) -> dict[str, Any] | None:
     }
 
 
-_MAX_THROUGH = 2  # checkpoints besides the model that span a plane
 _EIGENVECTOR_BATCHES = 8  # batches whose Hessian gives the eigenvectors
 
 
@@ -324,8 +290,8 @@ class Landscape(Analysis):
     )
     checkpoints: tuple[Path, ...] = option(
         (),
-        "checkpoints of the same model through which the plane goes: 1 or 2, or 3 and more of "
-        "one training run, in order",
+        "at least 2 checkpoints of the same model, such as of one training run in order: the "
+        "plane has the principal directions of their path",
     )
     scaling: Literal["filter", "layer", "none", "paper"] = option(
         "filter", "scaling of random directions: by filter, by layer, none, or as in the paper"
@@ -399,14 +365,16 @@ class Landscape(Analysis):
     ) -> tuple[list[Plane], Projection | None]:
         """Planes through the model's weights, and the projection of checkpoints onto the plane.
 
-        With one or two checkpoints the plane goes through them; with more it holds the
-        principal directions of their path. Otherwise the directions are random, or the
-        eigenvectors of the two largest Hessian eigenvalues of the first 8 batches.
+        With checkpoints the plane holds the principal directions of their path. Otherwise the
+        directions are random, or the eigenvectors of the two largest Hessian eigenvalues of the
+        first 8 batches.
 
         Cost: for "hessian" about 25 Hessian-vector products, otherwise none.
         """
         if self.checkpoints:
-            return _through(model, stored_weights(self.checkpoints), self.points, run)
+            states = stored_weights(self.checkpoints)
+            plane = principal_plane(model, states, points=self.points)
+            return [plane], project(model, plane, [*states, model.state_dict()], run=run)
         if self.plane == "hessian":
             objective = Objective(model, list(islice(batches, _EIGENVECTOR_BATCHES)), run=run)
             _, vectors = top_eigenpairs(objective, k=2, which="LA", tol=1e-2)
@@ -423,15 +391,3 @@ class Landscape(Analysis):
             seed=run.seed,
         )
         return planes, None
-
-
-def _through(
-    model: nn.Module, states: Sequence[State], points: int, run: Run
-) -> tuple[list[Plane], Projection]:
-    if len(states) > _MAX_THROUGH:
-        plane = principal_plane(model, states, points=points)
-        path = [*states, model.state_dict()]
-    else:
-        plane = plane_through(model, states, points=points)
-        path = [*states[:1], model.state_dict(), *states[1:]]
-    return [plane], project(model, plane, path, run=run)

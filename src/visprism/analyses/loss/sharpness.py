@@ -8,7 +8,7 @@ Sources: Foret et al. (2021), Sharpness-aware minimization; Kwon et al. (2021), 
 al. (2017) and Andriushchenko & Flammarion (2022) on mini-batches and m-sharpness.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, Literal
 
 import numpy as np
@@ -20,14 +20,14 @@ from visprism.analyses.base import ANALYSES, Analysis, Cost, Needs, Section, Siz
 from visprism.analyses.subject import Subject
 from visprism.core.errors import InputError
 from visprism.core.options import option
-from visprism.core.run import DEFAULT_RUN, Run, stream
+from visprism.core.run import Run, stream
 from visprism.drawing.registry import figure
 from visprism.drawing.style import FAINT, INK
 from visprism.estimates import questions
 from visprism.estimates.eigenvalues import heavy_tailed
-from visprism.estimates.estimated import Number, mean, stacked
+from visprism.estimates.estimated import stacked
 from visprism.loss.objective import Objective
-from visprism.loss.update_rules import Differentiable, ascent_step
+from visprism.loss.update_rules import sam_step
 from visprism.table.result import Result, Texts, column, estimate, result_type, scalar
 
 # Distances: for the gradient measures those with which both papers train CIFAR networks. Random
@@ -40,17 +40,14 @@ _PLACES = {
     "gaussian": "in random Gaussian directions, at Euclidean distance {rho:g}",
 }
 _NAMES = {"sam": "SAM", "asam": "ASAM", "gaussian": "Gaussian"}
-# The increase of one loss by one measure: "values" of each random direction, or the one of a
-# gradient measure, and "first_order", "loss" and "gradient_norm".
-Rise = dict[str, Any]
+Rise = dict[str, float]  # "increase" of one loss by one measure, "first_order" and "loss"
 
 
 @result_type("sharpness")
 class LossIncrease(Result):
     """Increase of the loss close to the weights; one row for each measure.
 
-    Values are means over mini-batches. ``sharpness.by_unit`` holds the values of mini-batches,
-    or of random directions if the loss is over all of the data at once.
+    Values are means over mini-batches. ``sharpness.by_unit`` holds the values of mini-batches.
     """
 
     row_names = ("places",)
@@ -74,8 +71,7 @@ class LossIncrease(Result):
         "First-order increase", "nats", "gradient times d; NaN for several steps or gaussian"
     )
     loss: np.ndarray = column("Loss", "nats", "L(w)")
-    gradient_norm: np.ndarray = column("Gradient norm", "", "Euclidean norm at w")
-    batches: int = scalar("Mini-batches", "", "0: all of the data at once", default=0)
+    batches: int = scalar("Mini-batches", "", "that the values are means over")
     directions: int = scalar("Directions", "", "random, of the Gaussian measure", default=0)
 
     @property
@@ -86,18 +82,17 @@ class LossIncrease(Result):
 
     def reading(self, name: str, row: int) -> dict[str, Any]:
         """What the interval is taken over; each measure is one."""
-        over = "mini-batches" if self.batches else "directions"
-        return {"measure": "", "over": over if np.isfinite(self.sharpness[row].low) else ""}
+        over = "mini-batches" if np.isfinite(self.sharpness[row].low) else ""
+        return {"measure": "", "over": over}
 
     @property
     def units_text(self) -> str:
         """The mini-batches that the interval is over, and the images."""
-        images = self.images_text if self.provenance.images else "the objective"
-        return f"{self.batches} mini-batches of {images}" if self.batches else images
+        return f"{self.batches} mini-batches of {self.images_text}"
 
 
 def _gaussian_losses(
-    objective: Differentiable, rho: float, directions: int, seed: int
+    objective: Objective, rho: float, directions: int
 ) -> Float[np.ndarray, " n"]:
     """The loss at distance rho in random directions, the same for every mini-batch.
 
@@ -105,19 +100,12 @@ def _gaussian_losses(
     """
     theta, values = objective.theta, []
     for draw in range(directions):
-        noise = torch.randn(len(theta), generator=stream(seed, "sharpness", draw)).to(theta)
+        generator = stream(objective.run.seed, "sharpness", draw)
+        noise = torch.randn(len(theta), generator=generator).to(theta)
         step = rho * noise / noise.norm()
         both = (objective.value(theta + step), objective.value(theta - step))
-        values.append(sum(map(float, both)) / 2)
+        values.append(sum(both) / 2)
     return np.array(values)
-
-
-def _estimate(rises: Sequence[Rise], mini_batches: bool) -> Number:
-    """Over mini-batches; or of all data over random directions, for at least 3."""
-    if mini_batches:
-        return heavy_tailed(np.array([rise["values"].mean() for rise in rises]))
-    values = rises[0]["values"]
-    return mean(values) if len(values) > 2 else Number(values.mean())
 
 
 @ANALYSES.register
@@ -172,10 +160,10 @@ class Sharpness(Analysis):
             subject.training_batches(self.mini_batch),
             run=subject.named(run, training=True),
         )
-        return (self.of_mini_batches(objective),)
+        return (self.of(objective),)
 
-    def of(self, objective: Differentiable, *, run: Run = DEFAULT_RUN) -> LossIncrease:
-        """The increase L(w + d) - L(w) of the loss at a distance rho.
+    def of(self, objective: Objective, *, run: Run | None = None) -> LossIncrease:
+        """The increase L(w + d) - L(w) of the loss at a distance rho, a mean over mini-batches.
 
         - ``"sam"``: d = rho g / |g| along the gradient g. With several ascent steps of length
           rho / steps, each along the gradient at the point reached, and |d| <= rho.
@@ -184,42 +172,51 @@ class Sharpness(Analysis):
         - ``"gaussian"``: the mean over random directions ±d, d = rho u / |u| with u normal.
 
         The gradient measures are lower bounds of the maximum within the distance; more steps
-        come closer to it.
+        come closer to it. SAM perturbs the weights for each mini-batch separately, so that the
+        mean over the batches of the objective, the m-sharpness for batches of m images, is what
+        it minimizes. It has an interval for at least 32 batches, see
+        `visprism.core.statistics.heavy_tailed_interval`. For the sharpness of the mean loss
+        over all images, give them as one batch.
 
-        Cost: `steps` gradients and one evaluation for each gradient measure, `2 directions`
-        evaluations for the Gaussian measure.
+        Cost for each batch: `steps` gradients and one evaluation for each gradient measure,
+        `2 directions` evaluations for the Gaussian measure.
 
-        Sources: Foret et al. (2021), eq. 2; Kwon et al. (2021), eq. 8.
-        """
-        rises = [[rise] for rise in self._rises(objective, run.seed)]
-        return self._result(rises, objective, run)
-
-    def of_mini_batches(self, objective: Objective, *, run: Run | None = None) -> LossIncrease:
-        """The mean sharpness of mini-batches, or m-sharpness for mini-batches of m images.
-
-        SAM perturbs the weights for each mini-batch separately, so this, and not the sharpness
-        over all data, is what it minimizes. The mean has an interval for at least 32
-        mini-batches, see `visprism.core.statistics.heavy_tailed_interval`.
-
-        Cost: the same as `sharpness`, once over the data.
-
-        Source: Foret et al. (2021), sec. 4.
+        Sources: Foret et al. (2021), eq. 2 and sec. 4; Kwon et al. (2021), eq. 8.
         """
         objective = objective.with_run(run)
         by_batch = [
-            self._rises(objective.with_batches([batch], shared=False), objective.run.seed)
+            self._rises(objective.with_batches([batch], shared=False))
             for batch in objective.run.track(objective.batches, "mini-batches")
         ]
-        by_measure = list(zip(*by_batch, strict=True))
-        return self._result(by_measure, objective, objective.run, mini_batches=True)
+        rises = list(zip(*by_batch, strict=True))
+
+        def average(name: str) -> Float[np.ndarray, " measures"]:
+            return np.array([np.mean([rise[name] for rise in of]) for of in rises])
+
+        sizes = [len(batch[1]) for batch in objective.batches]
+        gaussian = np.array([measure == "gaussian" for measure in self.measures])
+        increases = [np.array([rise["increase"] for rise in of]) for of in rises]
+        return LossIncrease(
+            measure=np.array(self.measures),
+            rho=np.array(list(map(self._distance, self.measures))),
+            steps=np.where(gaussian, 0, self.steps),
+            sharpness=stacked(list(map(heavy_tailed, increases))),
+            first_order=average("first_order"),
+            loss=average("loss"),
+            batches=len(sizes),
+            directions=self.directions if gaussian.any() else 0,
+            provenance=objective.run.measured(
+                images=sum(sizes), batch_size=max(sizes), image_shape=objective.image_shape
+            ),
+        )
 
     def _distance(self, measure: str) -> float:
         return DEFAULT_RHO[measure] if self.rho is None else self.rho
 
-    def _rises(self, objective: Differentiable, seed: int) -> list[Rise]:
-        """The increase of a loss by each measure."""
+    def _rises(self, objective: Objective) -> list[Rise]:
+        """The increase of the loss of one batch by each measure."""
         theta, made = objective.theta, []
-        gradient, loss = objective.gradient(theta), float(objective.value(theta))
+        gradient, loss = objective.gradient(theta), objective.value(theta)
         norm = gradient.cpu().double().norm().item()
         if not (np.isfinite(norm) and np.isfinite(loss)):
             raise InputError(
@@ -229,10 +226,10 @@ class Sharpness(Analysis):
         for measure in self.measures:
             distance, linear = self._distance(measure), float("nan")
             if measure == "gaussian":
-                values = _gaussian_losses(objective, distance, self.directions, seed) - loss
+                values = _gaussian_losses(objective, distance, self.directions) - loss
             else:
-                step = ascent_step(objective, measure, gradient, distance, self.steps)
-                values = np.array([float(objective.value(theta + step)) - loss])
+                step = self._ascent(objective, measure, gradient)
+                values = np.array([objective.value(theta + step) - loss])
                 if self.steps == 1:
                     linear = (gradient.cpu().double() @ step.cpu().double()).item()
             if not np.isfinite(values).all():
@@ -241,38 +238,20 @@ class Sharpness(Analysis):
                     f"increase of {values.mean():g}. The weights or the gradient are too large "
                     "or too small for their precision."
                 )
-            rise = {"values": values, "first_order": linear, "loss": loss}
-            made.append(rise | {"gradient_norm": norm})
+            made.append({"increase": values.mean(), "first_order": linear, "loss": loss})
         return made
 
-    def _result(
-        self,
-        rises: Sequence[Sequence[Rise]],
-        objective: Differentiable,
-        run: Run,
-        *,
-        mini_batches: bool = False,
-    ) -> LossIncrease:
-        def average(name: str) -> Float[np.ndarray, " measures"]:
-            return np.array([np.mean([rise[name] for rise in of]) for of in rises])
-
-        origin = run.provenance
-        if isinstance(objective, Objective):
-            sizes, shape = [len(batch[1]) for batch in objective.batches], objective.image_shape
-            origin = run.measured(images=sum(sizes), batch_size=max(sizes), image_shape=shape)
-        gaussian = np.array([measure == "gaussian" for measure in self.measures])
-        return LossIncrease(
-            measure=np.array(self.measures),
-            rho=np.array(list(map(self._distance, self.measures))),
-            steps=np.where(gaussian, 0, self.steps),
-            sharpness=stacked([_estimate(of, mini_batches) for of in rises]),
-            first_order=average("first_order"),
-            loss=average("loss"),
-            gradient_norm=average("gradient_norm"),
-            batches=len(rises[0]) if mini_batches else 0,
-            directions=self.directions if gaussian.any() else 0,
-            provenance=origin,
-        )
+    def _ascent(
+        self, objective: Objective, measure: str, gradient: Float[torch.Tensor, " p"]
+    ) -> Float[torch.Tensor, " p"]:
+        """The perturbation after all steps, the first along the gradient at the weights."""
+        theta, length = objective.theta, self._distance(measure) / self.steps
+        step = torch.zeros_like(theta)
+        for number in range(self.steps):
+            if number:
+                gradient = objective.gradient(theta + step)
+            step = step + sam_step([theta], [gradient], length, adaptive=measure == "asam")[0]
+        return step
 
     def cost(self, subject: Subject) -> Cost:
         """One gradient, others for more steps, and 2 x directions evaluations for gaussian."""
@@ -283,13 +262,6 @@ class Sharpness(Analysis):
 
 sharpness = function_of(
     Sharpness, Sharpness.of, positional=["measures"], without=["mini_batch"]
-)
-mini_batch_sharpness = function_of(
-    Sharpness,
-    Sharpness.of_mini_batches,
-    name="mini_batch_sharpness",
-    positional=["measures"],
-    without=["mini_batch"],
 )
 
 

@@ -1,13 +1,10 @@
 """Trajectory of the weights during training, from checkpoints.
 
-With w_t the parameters of snapshot t, in order, and T the last: radius |w_t - w_T| / |w_0 -
-w_T| and the angle between w_t - w_T and w_0 - w_T. The components are computed from all
-snapshots around their mean. Buffers are not included.
+The components are computed from all snapshots around their mean. Buffers are not included.
 """
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Literal
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -21,7 +18,7 @@ from visprism.core.errors import InputError
 from visprism.core.options import option
 from visprism.core.run import DEFAULT_RUN, Run
 from visprism.drawing.registry import figure
-from visprism.drawing.style import DEPTH, FAINT, STRIP, tip
+from visprism.drawing.style import DEPTH, FAINT, tip
 from visprism.estimates.findings import Finding
 from visprism.loss.directions import difference, gram, parameters_of
 from visprism.loss.planes import State
@@ -35,12 +32,6 @@ class WeightTrajectory(Result):
     """The weights at several times of training; one row for each snapshot."""
 
     snapshot: np.ndarray = column("Snapshot", "", "its number, from 0")
-    radius: np.ndarray = column(
-        "r", "", "distance from the last snapshot over the first snapshot's distance"
-    )
-    angle: np.ndarray = column(
-        "θ", "rad", "at the last snapshot, from the first; NaN for the last itself"
-    )
     first: np.ndarray = column(
         "First component", "", "score of the first principal component, Euclidean distance"
     )
@@ -74,7 +65,7 @@ class WeightTrajectory(Result):
 def trajectory(
     model: nn.Module, snapshots: Sequence[State], *, run: Run = DEFAULT_RUN
 ) -> WeightTrajectory:
-    """The trajectory of the weights, in polar coordinates and principal components.
+    """The trajectory of the weights, in principal components.
 
     The snapshots are state dicts of one architecture, in the order of training.
 
@@ -95,9 +86,6 @@ def trajectory(
         raise InputError(
             "the first and the last snapshot must differ. Pass them in the order of training."
         )
-    distance = np.sqrt(squares)
-    with np.errstate(invalid="ignore", divide="ignore"):
-        cosine = products[0] / (distance[0] * distance)
     centered = products - products.mean(0) - products.mean(1)[:, None] + products.mean()
     values, vectors = np.linalg.eigh(centered)
     values, vectors = values[::-1].clip(0), vectors[:, ::-1]
@@ -106,14 +94,12 @@ def trajectory(
     between = squares[1:] + squares[:-1] - 2 * products.diagonal(1)
     return WeightTrajectory(
         snapshot=np.arange(len(snapshots)),
-        radius=distance / distance[0],
-        angle=np.where(distance > 0, np.arccos(cosine.clip(-1, 1)), np.nan),
         first=scores[:, 0],
         second=scores[:, 1],
         step=np.append(np.nan, np.sqrt(between.clip(0))),
         first_share=float(values[0] / values.sum()),
         second_share=float(values[1] / values.sum()),
-        distance=float(distance[0]),
+        distance=float(np.sqrt(squares[0])),
         provenance=run.provenance,
     )
 
@@ -133,10 +119,9 @@ class Trajectory(Analysis):
             WeightTrajectory,
             "Trajectory of the weights",
             "Each point is a snapshot of training, from dark to bright, in its two principal "
-            "components or by distance and direction from the end. Two numbers cannot show a "
-            "path through millions of dimensions, and every random walk looks smooth in such a "
-            "plane: conclude nothing just from the shape.",
-            figures={"": {}, "polar": {"view": "polar"}},
+            "components. Two numbers cannot show a path through millions of dimensions, and "
+            "every random walk looks smooth in such a plane: conclude nothing just from the "
+            "shape.",
         ),
     )
 
@@ -145,7 +130,7 @@ class Trajectory(Analysis):
     )
 
     def measure(self, subject: Subject, run: Run) -> tuple[Result, ...]:
-        """Principal components and polar coordinates of the checkpoints."""
+        """Principal components of the checkpoints."""
         return (trajectory(subject.model, stored_weights(self.checkpoints), run=run),)
 
     def cost(self, subject: Subject) -> Cost:
@@ -153,45 +138,26 @@ class Trajectory(Analysis):
         return Cost()
 
 
-_NOTES = {
-    "components": "variance along other directions is not shown",
-    "polar": "distance and direction from both ends only",
-}
-
-
 @figure(width=2.7, height=2.4, share=False)
-def _(
-    result: WeightTrajectory, ax: Axes, *, view: Literal["components", "polar"] = "components"
-) -> Axes:
+def _(result: WeightTrajectory, ax: Axes) -> Axes:
     """A point for each snapshot, joined in order, from dark (first) to bright (last)."""
-    x, y = result.first, result.second
-    if view == "polar":
-        angle = np.where(np.isfinite(result.angle), result.angle, 0.0)
-        x, y = result.radius * np.cos(angle), result.radius * np.sin(angle)
     order = result.snapshot / max(1, len(result) - 1)
-    places = np.stack([x, y], axis=1)
+    places = np.stack([result.first, result.second], axis=1)
     pieces = list(np.stack([places[:-1], places[1:]], axis=1))
     ax.add_collection(LineCollection(pieces, colors=DEPTH(order[1:]), linewidths=1.0, zorder=2))
     for number, (place, part) in enumerate(zip(places, order, strict=True)):
-        far = f"snapshot {number} · radius {result.radius[number]:.3g}"
-        ax.plot(*place, marker="o", markersize=3, color=DEPTH(part), zorder=3, gid=tip(far))
+        name = tip(f"snapshot {number}")
+        ax.plot(*place, marker="o", markersize=3, color=DEPTH(part), zorder=3, gid=name)
     for place, name in ((places[0], "first"), (places[-1], "last")):
         ax.annotate(
             name, tuple(place), xytext=(4, 4), textcoords="offset points", fontsize="x-small"
         )
-    if view == "polar":
-        turn = np.linspace(0, np.pi, 90)
-        for radius in (0.5, 1.0):
-            ring = radius * np.cos(turn), radius * np.sin(turn)
-            ax.plot(*ring, color=STRIP, linewidth=0.5, zorder=0, label="_ring")
-        ax.set(xlabel="r cos θ", ylabel="r sin θ")
-    else:
-        shares = [f"{s:.0%}" for s in (result.first_share, result.second_share)]
-        across = f"First component ({shares[0]} of the variance)"
-        ax.set(xlabel=across, ylabel=f"Second ({shares[1]})")
+    shares = [f"{s:.0%}" for s in (result.first_share, result.second_share)]
+    across = f"First component ({shares[0]} of the variance)"
+    ax.set(xlabel=across, ylabel=f"Second ({shares[1]})")
     ax.set_aspect("equal", adjustable="datalim")
     ax.text(
-        0.5, 1.0, _NOTES[view], transform=ax.transAxes, ha="center", va="top",
-        fontsize="x-small", style="italic", color=FAINT,
+        0.5, 1.0, "variance along other directions is not shown", transform=ax.transAxes,
+        ha="center", va="top", fontsize="x-small", style="italic", color=FAINT,
     )  # fmt: skip
     return ax

@@ -30,7 +30,7 @@ from visprism.app.live.pool import Specimen
 from visprism.core.errors import InputError
 from visprism.core.options import Option, OptionInfo
 from visprism.images.corruptions.corrupt import CORRUPTIONS, corrupt
-from visprism.loss.planes import random_planes
+from visprism.loss.directions import gaussian
 from visprism.loss.points import displaced_weights
 from visprism.passes.features import observations
 
@@ -377,5 +377,4 @@ def _line(specimen: Specimen, values: Values) -> AbstractContextManager:
     """Moves the model along the direction of a request."""
     model = specimen.anatomy.model
     seed = integer_of(values, "direction", 1, _DIRECTIONS)
-    (line,) = random_planes(model, lines=True, points=3, seed=seed)
-    return displaced_weights(model, line.first, {})
+    return displaced_weights(model, gaussian(model, 0, 1, seed=seed), {})
