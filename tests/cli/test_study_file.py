@@ -87,7 +87,7 @@ def test_a_list_is_one_value_and_a_size_has_its_sign(tmp_path):
     assert command.mean == (-0.5, 0.5, 0.0)
     assert command.train_data is None
     assert command.skip_bad
-    assert not command.footer
+    assert not command.verbose
 
 
 def test_weights_are_published_or_random_where_a_flag_or_a_field_says_so(tmp_path):
