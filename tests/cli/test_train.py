@@ -1,7 +1,6 @@
 """``visprism train`` and ``recipes``: what they write, and what they refuse."""
 
 import re
-import sys
 
 import pytest
 import torch

@@ -70,17 +70,6 @@ def test_a_plugin_adds_a_figure_with_one_decorator(ax):
     assert frame_of(ours).width == 1.5
 
 
-def test_the_axis_of_variances_is_logarithmic_and_labeled_in_plain_numbers(made):
-    figure = panel([made["variances"]])
-    figure.draw_without_rendering()
-    axis = figure.axes[0].yaxis
-    ticks = axis.get_ticklabels() + axis.get_ticklabels(minor=True)
-    labels = {label.get_text() for label in ticks} - {""}
-    assert axis.get_scale() == "log"
-    assert {"1", "10"} <= labels
-    assert all(float(label) > 0 for label in labels)
-
-
 @pytest.mark.parametrize("nothing", [0.0, np.nan])
 def test_values_without_a_logarithm_can_be_drawn(made, nothing):
     values = np.full(len(made["variances"]), nothing)

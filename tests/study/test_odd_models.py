@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from small_models import OneBlock, seeded
+from small_models import seeded
 from torch import nn
 from torch.nn import functional
 from unusual_modules import Network
@@ -89,22 +89,6 @@ def test_one_number_for_each_image_is_one_logit(net, loader, after):
     assert study.analyses == ("fourier", "variance")
     assert len(study.failures) == 2
     assert all("the model returns one logit per image" in f.reason for f in study.failures)
-
-
-def test_grids_that_a_profile_does_not_cover_are_said_in_every_report(tmp_path):
-    models = {"sparse": OneBlock(patch=4), "coprime": OneBlock(patch=8)}
-    data = [torch.rand(4, 3, 16, 24)]
-    study = vp.examine({n: m.eval() for n, m in models.items()}, data, analyses=["fourier"])
-    other = vp.examine({"other": OneBlock().eval()}, data, analyses="variance")
-    study = vp.Study.merge([other, study])
-    (failure,) = study.failures
-    assert (failure.model, failure.kind) == ("coprime", "skipped")
-    sentence = "The diagonal of a 4x6 grid holds only the frequencies"
-    study.write_files(tmp_path)
-    for file in ("report.html", "study.md", "results.json"):
-        text = (tmp_path / file).read_text()
-        assert text.count(sentence) == 1
-        assert "sparse" in text
 
 
 LOSSES = ["hessian", "sharpness", "calibration"]

@@ -8,7 +8,7 @@ import torch
 from internals import PixelSpace, evaluate_perturbed, subject_of
 from torch import nn
 
-from visprism import Attack, Preprocessing, Run, adversarial, examine, predict
+from visprism import Attack, Preprocessing, Run, adversarial, predict
 from visprism.testing import assert_results_equal
 
 NORMALIZATION = {"mean": (0.5,) * 3, "std": (0.25,) * 3}
@@ -56,27 +56,6 @@ def images_of_passes(monkeypatch):
 
     monkeypatch.setattr("visprism.analyses.subject.predict", counted)
     return numbers
-
-
-def test_clean_predictions_are_computed_once_for_all_analyses(model, data, images_of_passes):
-    study = examine(
-        {"net": model},
-        data,
-        analyses=["calibration", "frequency-noise", "fourier-sensitivity", "adversarial"],
-        options={
-            "frequency-noise": {"frequencies": (0.25, 0.75)},
-            "fourier-sensitivity": {"max_frequency": 1, "frequency_step": 1},
-            "adversarial": {"attacks": ("fgsm",)},
-        },
-        preprocessing=WAY,
-        effort="full",
-    )
-    assert not study.failures
-    assert images_of_passes == [100]
-    accuracies = {
-        study["net"][name].clean_accuracy for name in ("frequency-noise", "adversarial")
-    }
-    assert accuracies == {study["net"]["calibration"].of("accuracy")}
 
 
 def test_predictions_do_not_depend_on_the_order_of_the_calls(model, data, images_of_passes):

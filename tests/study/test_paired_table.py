@@ -43,15 +43,6 @@ def test_a_difference_without_an_interval_is_neither_significant_nor_not(
     assert text.endswith(f" ({remark})" if remark else "]")
 
 
-def test_of_many_differences_the_ends_are_those_of_known_numbers():
-    values = enumerate((3.0, math.nan, -5.0, 9.0))
-    differences = {("a", f"m{i}"): Difference(v, v - 1, v + 1) for i, v in values}
-    text = Row("How bright?", "brightness", "", {}, differences).difference_text()
-    assert text.startswith("m2 - a: -5 ")
-    assert " to m3 - a: 9 " in text
-    assert text.endswith("3 of 3 with an interval significant, not adjusted for 3 comparisons")
-
-
 @pytest.mark.parametrize("in_pixels", [True, False])
 def test_pixels_of_images_of_different_sizes_are_not_compared(in_pixels):
     def results(side, value):
