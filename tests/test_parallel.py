@@ -23,7 +23,7 @@ from internals import (
 from torch import nn
 from torch.nn.functional import cross_entropy
 
-from visprism import Compute, InputError, Objective, predict, processes
+from visprism import Compute, Fourier, InputError, Objective, examine, predict, processes
 
 
 @pytest.fixture
@@ -147,6 +147,22 @@ def test_precision_is_that_of_the_arithmetic_and_leaves_the_weights(model, preci
     with Compute(precision=precision).autocast(), torch.no_grad():
         assert model[0](torch.zeros(1, 3, 8, 8)).dtype == dtype
     assert {p.dtype for p in model.parameters()} == {torch.float32}
+
+
+def test_a_tensor_that_a_model_keeps_elsewhere_is_said(model):
+    kept = torch.ones(8, device="meta")
+    model.register_forward_pre_hook(lambda _, x: (x[0] * kept,))
+    with pytest.raises(InputError, match="The model may keep a device, or a tensor"):
+        Fourier()(model, [torch.rand(4, 3, 8, 8)])
+
+
+def test_torch_makes_tensors_on_the_cpu_by_default(model):
+    for measure in (Fourier(), examine):
+        with (
+            torch.device("meta"),
+            pytest.raises(InputError, match="default device must be the CPU, got meta"),
+        ):
+            measure(model, [torch.rand(4, 3, 16, 16)])
 
 
 @pytest.mark.parametrize(("local_rank", "gpu"), [(0, 0), (3, 3), (5, 1)])  # 5: more than GPUs
