@@ -7,15 +7,8 @@ from copy import deepcopy
 import pytest
 import torch
 from internals import (
-    Form,
-    Library,
     SearchLog,
-    Settings,
-    named,
-    parse,
     read_checkpoint,
-    read_json,
-    read_recipe,
     write_checkpoint,
 )
 from torch import nn
@@ -105,19 +98,6 @@ def use_weights(path):
     vp.load_checkpoint(network(), path)
 
 
-def recipe(folder):
-    (folder / "a.yaml").write_text("base: quick\nlr: 1e-3\nepochs: 2\nmixup: 0.2\n")
-    return folder / "a.yaml"
-
-
-def study_file(folder):
-    (folder / "a.yaml").write_text(
-        "models:\n  small: resnet20\ndata: shapes?size=32\nlimit: 8\nout: here\n"
-        "analyses: [fourier]\noptions:\n  fourier: {profile: radial}\nseed: 3\n"
-    )
-    return folder / "a.yaml"
-
-
 def search(folder):
     log = use_search(folder / "search.json")
     log.append(("layer3.1",), 0, 0.5)
@@ -134,37 +114,14 @@ def training(folder):
     return folder / "last.ckpt"
 
 
-def form(folder):
-    content = {
-        "models": [{"name": "resnet20", "checkpoint": None}],
-        "data": "shapes",
-        "analyses": ["fourier"],
-        "options": {"fourier": {"profile": "radial"}},
-        "minutes": 1.5,
-        "limit": 8,
-    }
-    path = folder / "study" / "request.json"
-    path.parent.mkdir()
-    path.write_text(json.dumps(content))
-    return path
-
-
-def use_form(path):
-    library = Library(Settings(path.parent.parent))
-    assert [study["name"] for study in library.listing()] == ["study"]
-    named(read_json(path, Form, "a form"), library.settings)
-
-
-# Other files of JSON are read by the same function.
+# Other files of JSON are read by the same function, forms in app/test_hostile_requests.py,
+# recipes in test_untrusted_files.py and study files in cli/test_study_file.py.
 FILES = {
     "result": (result, use_result),
     "index of a study": (study, use_study),
     "weights": (weights, use_weights),
     "log of a search": (search, use_search),
     "training": (training, lambda path: read_checkpoint(path.parent)),
-    "form": (form, use_form),
-    "recipe": (recipe, read_recipe),
-    "study file": (study_file, lambda path: parse(["examine", str(path)])),
 }
 
 

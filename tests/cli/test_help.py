@@ -44,18 +44,6 @@ def test_every_argument_has_a_help_text_with_its_default(name):
         assert not optional or "(default: " in action.help, action.dest
 
 
-def test_a_flag_takes_the_same_form_of_value_in_all_commands():
-    forms = {}
-    for name in COMMANDS:
-        for action in command_parser(name)._actions:
-            for flag in action.option_strings:
-                choices = (action.metavar or "").startswith("{")
-                forms.setdefault(flag, set()).add("{...}" if choices else action.metavar)
-    several = {flag: values for flag, values in forms.items() if len(values) > 1}
-    # An option of an analysis and a field of a recipe are named differently.
-    assert several == {"--set": {"ANALYSIS.OPTION=VALUE", "FIELD=VALUE"}}
-
-
 def test_declarations_read_as_text_are_those_of_the_registry():
     stated = parser.summaries()
     assert set(stated) == set(ANALYSES) - {"sparsity", "training-curvature"}

@@ -167,24 +167,6 @@ def test_ctrl_c_keeps_complete_results_and_the_same_command_resumes(
         assert sparsity_of(tmp_path, name) == sparsity_of(studied, name)
 
 
-def test_progress_begins_before_torch_is_imported(tmp_path):
-    code = """
-import sys
-from visprism.core import progress
-
-def begin(status):
-    print("torch" in sys.modules, status())
-    raise SystemExit
-
-progress.console_progress = begin
-from visprism.cli import main
-main(sys.argv[1:])
-"""
-    words = ["examine", FIRST, "--data", "shapes", "--out", tmp_path]
-    ran = subprocess.run([sys.executable, "-c", code, *words], capture_output=True, text=True)
-    assert ran.stdout.startswith("False Loading"), ran.stderr
-
-
 def test_a_signal_ends_a_command_in_one_sentence_with_its_code(tmp_path):
     words = ["variance", FIRST, "--data", "shapes", "--limit", "1000", "--out"]
     codes = {signal.SIGINT: 130, signal.SIGTERM: 143}

@@ -65,11 +65,6 @@ def test_flags_after_the_file_take_precedence(stated, tmp_path):
     assert written["options"] == {"sparsity": {"threshold": 0.2}}
 
 
-def test_labels_after_the_file_name_its_models(stated):
-    command, _ = parse(["examine", str(stated), "--out", "x", "--labels", "mine"])
-    assert command.labeled() == {"mine": "resnet20?num_classes=10"}
-
-
 @pytest.mark.parametrize("label", ["lr=0.1, wd=0", "@home: a", 'the "best"', "two\nlines", ""])
 def test_a_label_may_be_any_text(tmp_path, label):
     path = tmp_path / "mine.yaml"

@@ -5,13 +5,13 @@ import math
 import numpy as np
 import pytest
 import torch
+from classifiers_by_hand import outcomes_by_hand
 from internals import Difference, Row, comparison_rows, error_consistency
 from timm.models import VisionTransformer
 
 from visprism import Answer, Provenance, Result, examine
 from visprism.core.statistics import mean_interval
 from visprism.estimates import questions
-from visprism.results import Outcomes
 
 
 def network(seed):
@@ -102,31 +102,13 @@ def test_a_kind_of_block_that_one_model_lacks_has_no_difference(net):
     assert all(row.difference is None for row in rows)
 
 
-def consistency(first, second):
-    """Kappa of two models with these correct predictions, as a study compares them."""
-    n = len(first)
-    pair = (
-        Outcomes(
-            target=np.zeros(n, int), predicted=1 - np.array(correct),
-            correct=np.array(correct, bool), top5=np.ones(n, bool),
-            confidence=np.full(n, 0.9, np.float32), nll=np.zeros(n), brier=np.zeros(n),
-            classes=2,
-        )
-        for correct in (first, second)
-    )  # fmt: skip
-    return error_consistency(*pair, names=("cnn", "vit"))
-
-
 def test_a_number_of_two_models_has_a_row_after_those_of_the_models():
-    result = consistency([1, 1, 1, 0, 0] * 10, [1, 1, 0, 0, 1] * 10)
+    pair = (
+        outcomes_by_hand(0.9, 10 * correct) for correct in ([1, 1, 1, 0, 0], [1, 1, 0, 0, 1])
+    )
+    result = error_consistency(*pair, names=("cnn", "vit"))
     only, row = comparison_rows({"cnn": [], "vit": []}, {("cnn", "vit"): [result]})
     assert only.difference.value == 20 / 50
     assert only.difference.reading == "10 by cnn only, 10 by vit only"
     assert not row.cells
     assert row.difference.value == result.kappa == pytest.approx(1 / 6)
-    question, text = row.lines(["cnn", "vit"])
-    assert question.endswith("(error consistency (Cohen's kappa))")
-    assert text == f"  {result.answers()[1]} of both models (not significant)"
-    others = {pair: [result] for pair in (("a", "b"), ("a", "c"), ("b", "c"))}
-    _, of_three = comparison_rows({name: [] for name in "abc"}, others)
-    assert of_three.difference_text().startswith("a and b: 0.167 [")
