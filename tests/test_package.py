@@ -116,9 +116,14 @@ def test_the_wheel_alone_runs_the_main_job(built, tmp_path):
 def test_a_users_file_has_the_types_that_it_states(tmp_path):
     """A checker finds the one mistake, and no other."""
     (tmp_path / "mine.py").write_text(EXAMPLE)
-    program = [str(Path(sys.executable).with_name("pyrefly")), "check", "--output-format"]
-    words = [*program, "min-text", "--python-interpreter-path", sys.executable, "mine.py"]
-    done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, check=False)
+    program = str(Path(sys.executable).with_name("pyrefly"))
+    words = f"check --preset default --python-interpreter-path {sys.executable} mine.py".split()
+    done = subprocess.run(
+        [program, *words, "--output-format", "min-text"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+    )
     errors = [line for line in done.stdout.splitlines() if "ERROR" in line]
     mistake = EXAMPLE.splitlines().index("vp.load_model(3)  # a mistake") + 1
     assert len(errors) == 1, done.stdout

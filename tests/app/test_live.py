@@ -15,6 +15,7 @@ from PIL import Image
 
 import visprism as vp
 from visprism.analyses.attention.attention_maps import rollouts
+from visprism.analyses.features.receptive_field import receptive_map
 from visprism.app.live.panels import PANELS
 from visprism.app.live.pool import Pool
 from visprism.app.settings import Limits, Settings

@@ -1,6 +1,7 @@
 """``visprism train`` and ``recipes``: what they write, and what they refuse."""
 
 import re
+import sys
 
 import pytest
 import torch

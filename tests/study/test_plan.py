@@ -9,9 +9,11 @@ import pytest
 import torch
 from internals import (
     EFFORTS,
+    Speed,
     candidates_of,
     json_of,
     number_of_images,
+    ordered_steps,
     subjects_of,
 )
 from torch import nn
