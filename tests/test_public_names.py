@@ -70,28 +70,6 @@ def test_neither_the_package_nor_the_help_imports_another_package():
     assert answer.stdout.splitlines()[-1] == "{'visprism'}"
 
 
-PROGRAM = """
-import torch, visprism as vp
-layers = torch.nn.Conv2d(3, 4, 3), torch.nn.AdaptiveAvgPool2d(1), torch.nn.Flatten()
-anatomy = vp.dissect(torch.nn.Sequential(*layers).eval(), torch.rand(2, 3, 8, 8))
-print(type(vp.plot(vp.costs(anatomy))))
-def resnet20(): ...
-try:
-    vp.MODELS.register(resnet20)
-except vp.InputError as error:
-    print(error, "resnet20" in vp.MODELS)
-"""
-
-
-def test_what_registers_elsewhere_is_there_at_the_first_call():
-    """A figure, and a model of the zoo."""
-    answer = subprocess.run(
-        [sys.executable, "-c", PROGRAM], capture_output=True, text=True, check=True
-    )
-    assert "Axes" in answer.stdout
-    assert "model 'resnet20' is already registered True" in answer.stdout
-
-
 # Pages of analyses.
 ANALYSIS_PAGES = sorted((PROJECT / "docs" / "analyses").glob("*.md"))
 

@@ -62,3 +62,18 @@ def test_every_selected_extreme_says_of_how_many_it_was_selected(sentences):
     selected = [text for text in texts if EXTREME.search(text)]
     assert len(selected) > 10
     assert [text for text in selected if not SELECTED.search(text)] == []
+
+
+def test_numbers_of_images_stand_with_their_split(sentences):
+    images = re.compile(r"\b[\d,]+ (\w+ )?images\b")
+    without = [
+        text
+        for texts in sentences.values()
+        for text in texts
+        if (match := images.search(text))
+        and match[1] is None
+        and not re.search(
+            "NLL of test images|with conflicting cues|fewer than [0-9]+ images", text
+        )
+    ]
+    assert without == []

@@ -262,22 +262,6 @@ def test_a_damaged_checkpoint_is_left_out_and_said(run, tmp_path, nets, net, loa
         vp.evolve(run, loader, model=net(9), analyses="variance")
 
 
-def test_a_damaged_checkpoint_of_transformers_is_left_out(tmp_path):
-    transformers = pytest.importorskip("transformers")
-    config = transformers.ViTConfig(
-        hidden_size=8, num_hidden_layers=1, num_attention_heads=2, intermediate_size=16,
-        image_size=16, patch_size=8,
-    )  # fmt: skip
-    for step, size in ((1, "1KB"), (2, "5GB"), (3, "5GB"), (4, "1KB")):  # of each file
-        network = transformers.ViTForImageClassification(config)
-        network.classifier.bias.data[0] = float("nan") if step == 1 else 0.0
-        network.save_pretrained(tmp_path / f"checkpoint-{step}", max_shard_size=size)
-    cut(tmp_path / "checkpoint-2" / "model.safetensors")
-    study = vp.evolve(tmp_path, [torch.rand(4, 3, 16, 16)], analyses="variance")
-    assert [f.analysis for f in study.failures] == ["step 1", "step 2"]
-    assert (tmp_path / "checkpoint-4" / "model.safetensors.index.json").is_file()
-
-
 def test_a_folder_that_is_not_a_run_and_what_is_missing_are_named(tmp_path, net, loader):
     def refused(sentence, folder=tmp_path, data=loader, **options):
         with pytest.raises(vp.InputError, match=sentence):
