@@ -23,7 +23,6 @@ PAGES = [
     PROJECT / "CONTRIBUTING.md",
     *sorted((PROJECT / "docs").glob("*.md")),
     *sorted((PROJECT / "docs").glob("[!_g]*/*.md")),  # neither _build nor generated
-    *sorted((PROJECT / "tests" / "cli" / "help").glob("*.txt")),
 ]
 BEFORE, AFTER = r"(?<![\w`])", r"(?!\w)"  # a word begins and ends; code in backticks is none
 CHANGELOG = PROJECT / "CHANGELOG.md"  # names former commands too
@@ -113,7 +112,7 @@ def test_strings_and_comments_of_the_source_have_no_banned_word():
 @pytest.mark.parametrize(
     "path", [*PAGES, CHANGELOG], ids=lambda path: str(path.relative_to(PROJECT))
 )
-def test_pages_and_help_have_no_banned_word(path):
+def test_pages_have_no_banned_word(path):
     text = path.read_text("utf-8")
     problems = [
         f"{where(path, text[:start].count(chr(10)) + 1)}: {problem}"
@@ -134,7 +133,7 @@ def test_names_are_words_of_the_field():
 
 
 @pytest.mark.parametrize("path", PAGES, ids=lambda path: str(path.relative_to(PROJECT)))
-def test_commands_in_pages_and_help_exist(path):
+def test_commands_in_pages_exist(path):
     named = re.findall(r"(?:^|`)visprism ([a-z][a-z-]*)", path.read_text("utf-8"), re.MULTILINE)
     assert set(named) <= set(commands())
 

@@ -1,20 +1,13 @@
-"""Help texts: complete; the overview is held by a file, so that it changes on purpose.
-
-``python -m pytest tests/cli/test_help.py`` names the file that differs;
-``VISPRISM_WRITE_HELP=1`` before it writes the file anew.
-"""
+"""Help texts are complete, and read without the code that they describe."""
 
 import argparse
-import os
-from pathlib import Path
 
 import pytest
-from internals import GROUPS, command_parser, commands, help_text
+from internals import GROUPS, command_parser, commands
 
 from visprism import ANALYSES
 from visprism.cli import parser
 
-HELP = Path(__file__).parent / "help" / "visprism.txt"
 COMMANDS = [name for name in commands() if name != "sparsity"]
 
 
@@ -22,12 +15,6 @@ COMMANDS = [name for name in commands() if name != "sparsity"]
 def eighty_columns_without_plugins(monkeypatch):
     monkeypatch.setenv("COLUMNS", "80")
     monkeypatch.setattr(parser, "entry_points", lambda **_: [])
-
-
-def test_the_help_of_visprism_is_the_file():
-    if os.environ.get("VISPRISM_WRITE_HELP"):
-        HELP.write_text(help_text(), encoding="utf-8")
-    assert help_text() == HELP.read_text(encoding="utf-8"), f"{HELP} differs"
 
 
 @pytest.mark.parametrize("name", COMMANDS)
