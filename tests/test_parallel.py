@@ -13,11 +13,8 @@ from caller_settings import SETTINGS, made
 from internals import (
     BatchNormOfXla,
     RankSlice,
-    gather,
     hvp,
-    rank,
     settings_of_products,
-    share,
     world_size,
 )
 from torch import nn
@@ -181,13 +178,6 @@ def test_a_device_that_cannot_compute_is_refused(device):
         InputError, match=rf"device must be available .*, got '{device}' \(.*\)\. Use 'cpu'"
     ):
         Compute(device)
-
-
-def test_one_process_does_everything():
-    items = iter("abc")
-    assert (rank(), world_size()) == (0, 1)
-    assert share(items) is items
-    assert gather("mine") == ["mine"]
 
 
 def test_without_torchrun_no_processes_are_joined(monkeypatch):

@@ -12,8 +12,7 @@ COMMANDS = [name for name in commands() if name != "sparsity"]
 
 
 @pytest.fixture(autouse=True)
-def eighty_columns_without_plugins(monkeypatch):
-    monkeypatch.setenv("COLUMNS", "80")
+def without_plugins(monkeypatch):
     monkeypatch.setattr(parser, "entry_points", lambda **_: [])
 
 

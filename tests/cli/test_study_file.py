@@ -128,7 +128,6 @@ def test_a_study_of_objects_has_no_file(plugin, tmp_path):
     [
         ("limit: 8", "limt: 8", "PATH: unknown argument '--limt'. Did you mean --limit"),
         ("limit: 8", "limit: 0", "PATH: --limit must be an integer of at least 1"),
-        ("limit: 8", "limit: {a: 1}", "PATH: --limit must be an integer of at least 1"),
         ("limit: 8", "pretrained: maybe", "PATH: argument --pretrained: .* 'maybe'"),
         ("limit: 8", "limit: 8\nlimit: 9", "must name each field once, got limit twice"),
         ("limit: 8", "limit: !!python/name:os.system", "is not valid YAML"),

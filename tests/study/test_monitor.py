@@ -8,6 +8,7 @@ import time
 from pathlib import Path
 from threading import Event
 from types import SimpleNamespace
+from unittest.mock import patch
 
 import numpy as np
 import pytest
@@ -403,6 +404,12 @@ def failing_logger(monitor):
     monitor.step(MODEL, 4)
 
 
+def full_disk(monitor):
+    error = OSError(28, "No space left on device")
+    with patch.object(Path, "touch", side_effect=error):
+        assert monitor.step(MODEL, 2) is monitor.studies[2]
+
+
 @pytest.mark.usefixtures("unchecked")
 @pytest.mark.parametrize(
     ("act", "options", "sentence"),
@@ -410,26 +417,14 @@ def failing_logger(monitor):
         (backwards, {}, "step must not decrease, got 2 after 4"),
         (diverged, {}, "step 2 is not measured: its weights are not finite"),
         (metric_that_is_text, {}, "could not convert string to float: 'warm-up'"),
+        (full_disk, {}, "step 2, not stored: "),
         (failing_logger, {"log": [RaisingLogger()]}, "step 2, not logged by RaisingLogger: no"),
     ],
 )
-def test_a_fault_is_one_sentence(caplog, act, options, sentence):
-    act(monitor_of(**options))
+def test_a_fault_is_one_sentence(caplog, act, options, sentence, tmp_path):
+    act(monitor_of(tmp_path if act is full_disk else None, **options))
     messages = [record.message for record in caplog.records]
     assert sum(sentence in message for message in messages) == 1, messages
-
-
-def test_a_full_disk_is_one_sentence(tmp_path, caplog, monkeypatch):
-    monitor = monitor_of(tmp_path)
-
-    def full(self, *args):
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr(Path, "touch", full)
-    study = monitor.step(Net(), 2)
-    assert study is monitor.studies[2]
-    assert "step 2, not stored: " in caplog.text
-    assert "No space left on device" in caplog.text
 
 
 def test_other_images_in_the_folder_are_refused_once(tmp_path, caplog):
