@@ -14,7 +14,6 @@ from visprism import ANALYSES
 from visprism.results import result_types
 
 PROJECT = Path(__file__).parent.parent
-STUB = Path(visprism.__file__).with_suffix(".pyi")
 
 
 @pytest.mark.parametrize("name", visprism.__all__)

@@ -143,15 +143,6 @@ def test_the_table_of_environment_variables_is_that_of_the_code():
     assert listed - read <= {"NO_COLOR", "COLUMNS"}  # rich and argparse read these
 
 
-def test_the_table_of_exit_codes_is_that_of_the_code():
-    from visprism import cli
-
-    table = PAGE.read_text("utf-8").partition("## Exit codes")[2].partition("\n## ")[0]
-    listed = re.findall(r"^\| (\d+) \|", table, re.MULTILINE)
-    stated = re.findall(r"\b(\d+)\b", cli.__doc__.partition("Exit codes:")[2].partition(".")[0])
-    assert listed == stated == ["0", "1", "2", "130", "143"]
-
-
 @pytest.mark.slow
 def test_training_in_two_processes_says_once_how_it_went(tmp_path):
     for number in range(16):

@@ -121,11 +121,11 @@ def test_cka_with_the_last_step_is_that_of_both_checkpoints(run, nets, net, load
 
 
 def test_a_sentence_names_the_step_at_which_half_of_the_change_is_over():
-    value = [0.1, 0.1, 0.6, 0.8, 0.9]
+    value = np.array([0.1, 0.1, 0.6, 0.8, 0.9])
     curve = Evolution(
         step=np.arange(5) * 10,
         part=np.full(5, "mlp"),
-        value=Estimated(value),
+        value=Estimated(value, value - 0.01, value + 0.01),
         quantity="share",
         unit="%",
     )

@@ -122,7 +122,6 @@ CONFIG = {"input_size": (3, 32, 32), "mean": MEAN, "std": STD, "crop_pct": 1.0}
         ({"default_cfg": CONFIG}, {}),
         ({}, {"mean": MEAN, "std": STD}),
     ],
-    ids=["nothing", "preprocessing", "pretrained_cfg", "default_cfg", "images"],
 )
 def test_pixels_are_normalized_as_the_module_states(net, brightness, attributes, images):
     model, events = net(), []
@@ -187,13 +186,6 @@ def test_the_normalization_of_a_loader_is_that_of_its_transform_or_of_the_model(
         (WEIGHTS.transforms(), 224, (0.485, 0.456, 0.406)),
         (CONFIG | {"input_size": (3, 24, 24)}, 24, MEAN),
         (transformers.ViTImageProcessor(size={"height": 24, "width": 24}), 24, (0.5,) * 3),
-    ],
-    ids=[
-        "torchvision weights",
-        "their class",
-        "torchvision transforms",
-        "timm",
-        "Hugging Face",
     ],
 )
 def test_preprocessing_is_what_libraries_state_it_with(net, brightness, given, size, mean):
