@@ -7,7 +7,6 @@ from copy import deepcopy
 import pytest
 import torch
 from internals import (
-    SearchLog,
     read_checkpoint,
     write_checkpoint,
 )
@@ -98,29 +97,17 @@ def use_weights(path):
     vp.load_checkpoint(network(), path)
 
 
-def search(folder):
-    log = use_search(folder / "search.json")
-    log.append(("layer3.1",), 0, 0.5)
-    log.append(("layer3.1", "layer3.0"), 1, 0.25)
-    return folder / "search.json"
-
-
-def use_search(path):
-    return SearchLog(path, network(), {"repeats": 2})
-
-
 def training(folder):
     write_checkpoint(folder, {"step": 1, "engine": network().state_dict()})
     return folder / "last.ckpt"
 
 
-# Other files of JSON are read by the same function, forms in app/test_hostile_requests.py,
+# Other files of JSON are read by the same function: see app/test_hostile_requests.py for forms,
 # recipes in test_untrusted_files.py and study files in cli/test_study_file.py.
 FILES = {
     "result": (result, use_result),
     "index of a study": (study, use_study),
     "weights": (weights, use_weights),
-    "log of a search": (search, use_search),
     "training": (training, lambda path: read_checkpoint(path.parent)),
 }
 

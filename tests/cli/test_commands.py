@@ -74,12 +74,11 @@ def test_the_command_of_each_analysis_with_its_defaults(name, tmp_path):
         (["data"], "data", "shapes"),
         (["recipes"], "recipe", "quick"),
         (["claims"], "claim", "C1"),
-        (["models", "resnet20", "--cost", "--batch-size", "1"], "parameters", 272474),
     ],
 )
 def test_a_list_has_a_row_for_each_entry_and_its_json_an_object(capsys, words, key, value):
     assert main(words) == 0
-    assert (value if isinstance(value, str) else f"{value:,}") in capsys.readouterr().out
+    assert value in capsys.readouterr().out
     assert main([*words, "--json"]) == 0
     assert value in [row[key] for row in json.loads(capsys.readouterr().out)]
 

@@ -1,13 +1,18 @@
 """Alarms: none in a healthy training, and one in each of six that are made ill."""
 
+from dataclasses import replace
+
+import numpy as np
 import pytest
 import torch
+from internals import Estimated, alarms_of
 from timm.models import VisionTransformer
 from torch import nn
 from torch.nn.functional import cross_entropy
 
 import visprism as vp
 from visprism import Monitor
+from visprism.results import OutlierTokens
 
 CLASSES, SIDE = 4, 16
 
@@ -89,6 +94,30 @@ def trained(make, fall, lr, analyses, steps=40, every=10):
 
 
 FEATURES = ("variance", "singular-values", "token-norms", "attention")
+
+
+def test_outliers_are_an_alarm_where_attention_keeps_them():
+    study = vp.examine({"net": vit().eval()}, [textures(1, 32)], analyses=["token-norms"])
+    (result,) = (r for r in study.entries[0].results if isinstance(r, OutlierTokens))
+
+    def alarms(kind, *shares):
+        """Of studies whose outliers have these shares in blocks of this kind."""
+        changed = [
+            replace(
+                result,
+                share=Estimated(np.full(len(result), x)),
+                kind=np.array([kind] * len(result)),
+            )
+            for x in shares
+        ]
+        entries = (replace(study.entries[0], results=(r,)) for r in changed)
+        return [a.code for a in alarms_of([replace(study, entries=(e,)) for e in entries])]
+
+    assert alarms("attention", 0.0, 0.02, 0.02) == ["VP204"]
+    assert not alarms("attention", 0.0, 0.002, 0.002)
+    assert not alarms("attention", 0.0, 0.0, 0.02)
+    assert not alarms("attention", 0.02, 0.02, 0.02)
+    assert not alarms("conv", 0.0, 0.02, 0.02)
 
 
 @pytest.mark.parametrize("make", [vit, cnn])

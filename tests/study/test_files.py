@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from internals import DASH
 
-from visprism import Failure, Finished, InputError, Study, examine
+from visprism import Failure, InputError, Study, examine
 
 
 @pytest.fixture
@@ -40,19 +40,6 @@ def test_in_a_notebook_a_study_is_its_glance_as_a_table_and_what_is_missing(net,
         assert label == line.label
         assert cells[:2] == [line.cells.get(name, DASH) for name in models]
     assert rest.count("not measured: attention of") == 2
-
-
-def test_a_saved_study_is_resumed_without_measuring(net, loader, brightness, study, tmp_path):
-    study.save(tmp_path)
-    events = []
-    models = {"b": net(1), "a": net(0)}
-    resumed = examine(
-        models, loader, analyses=[brightness], out=tmp_path, listener=events.append
-    )
-    assert [e.resumed for e in events if isinstance(e, Finished)] == [True, True]
-    loaded = Study.load(tmp_path)
-    assert (loaded.models, loaded.entries) == (resumed.models, resumed.entries)
-    assert loaded.header["seconds"] == resumed.header["seconds"]
 
 
 def test_a_result_that_is_missing_or_of_an_absent_plug_in_is_a_failure_beside_the_rest(

@@ -11,7 +11,6 @@ from timm.models import VisionTransformer
 
 from visprism import Answer, Provenance, Result, examine
 from visprism.core.statistics import mean_interval
-from visprism.estimates import questions
 
 
 def network(seed):
@@ -59,16 +58,6 @@ def test_pixels_of_images_of_different_sizes_are_not_compared(in_pixels):
         assert other.difference_text() == f"undefined ({text})"
     else:
         assert other.difference.value == pytest.approx(2)
-
-
-@pytest.mark.parametrize("question", [questions.NOISE, questions.FILTERS])
-def test_random_weights_have_no_answer_about_correct_predictions(question):
-    answer = Answer(question.text, "change", -1.0, by_unit=np.arange(40.0))
-    made = type("Answering", (Result,), {"answers": lambda _: (answer,)})
-    (row,) = comparison_rows({"a": [made()], "b": [made()]})
-    kept = row.of_trained(["b"])
-    assert [*kept.cells] == ["a", "b"][: 2 - question.of_labels]
-    assert bool(kept.differences) is not question.of_labels
 
 
 IMAGES = torch.rand(32, 3, 32, 32, generator=torch.Generator().manual_seed(5))
