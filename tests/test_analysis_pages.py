@@ -131,6 +131,7 @@ def of_connectivity(_names):
 
 
 EXTRA = {
+    "calibration": lambda names: {"other": names["model"]},
     "cka": lambda _: {"other": vp.load_model("resnet20.shapes").model.eval()},
     "corruptions": of_corruptions,
     "density": of_density,
