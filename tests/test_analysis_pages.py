@@ -124,6 +124,11 @@ def of_density(names):
     }
 
 
+def of_calibration(names):
+    dropping = torch.nn.Sequential(torch.nn.Dropout(0.1), names["model"])
+    return {"model": dropping.eval(), "other": names["model"]}
+
+
 def of_connectivity(_names):
     loaded = vp.load_model("resnet20.cifar10")
     vp.save_checkpoint(loaded.model, "other.safetensors")
@@ -131,6 +136,7 @@ def of_connectivity(_names):
 
 
 EXTRA = {
+    "calibration": of_calibration,
     "cka": lambda _: {"other": vp.load_model("resnet20.shapes").model.eval()},
     "corruptions": of_corruptions,
     "density": of_density,

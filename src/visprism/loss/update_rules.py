@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from math import inf, nan, sqrt
+from math import nan, sqrt
 from typing import Any
 
 import torch
@@ -158,9 +158,9 @@ def sam_step(
     """
     scales = [w.abs() + _ETA if adaptive else torch.ones_like(w) for w in weights]
     scaled = [t * g for t, g in zip(scales, gradients, strict=True)]
-    # Squares of a gradient of 1e-30 would be 0.
-    largest = torch.stack([vector_norm(s, inf) for s in scaled]).max()
-    scaled = [s / torch.where(largest > 0, largest, 1.0) for s in scaled]
+    # Squares of a gradient of 1e-30 would be 0; of a shard without entries there is no maximum.
+    total = torch.stack([vector_norm(s, 1) for s in scaled]).sum()
+    scaled = [s / torch.where(total > 0, total, 1.0) for s in scaled]
     length = torch.stack([vector_norm(s) for s in scaled]).norm()
     factor = torch.where(length > 0, rho / length, 0.0)
     return [factor * t * s for t, s in zip(scales, scaled, strict=True)]
