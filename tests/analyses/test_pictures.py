@@ -31,14 +31,6 @@ def test_maps_have_the_images_that_the_model_sees(name):
         np.testing.assert_array_equal(picture, (expected * 255).round().permute(1, 2, 0))
 
 
-@pytest.mark.parametrize("preprocessing", [None, PREPROCESSING])
-def test_without_their_normalization_images_have_no_pictures(preprocessing):
-    images = torch.randn(8, 3, SIDE, SIDE, generator=torch.Generator().manual_seed(0))
-    subject = subject_of(seeded(network), [images], preprocessing=preprocessing)
-    results = ANALYSES["patch-pca"]().measure(subject, Run())
-    assert [type(r).__name__ for r in results] == ["PatchComponents"]
-
-
 @pytest.mark.parametrize(("channels", "size"), [(3, (96, 48)), (1, (60, 96))])
 def test_large_pictures_are_reduced_and_gray_ones_have_three_equal_channels(channels, size):
     height, width = (3 * side for side in size)

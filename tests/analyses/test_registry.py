@@ -2,14 +2,12 @@
 
 import inspect
 from dataclasses import fields, is_dataclass
-from pathlib import Path
 
 import pytest
 import torch
-from internals import GROUPS, load_figures, options_of, subject_of
+from internals import GROUPS, options_of, subject_of
 
-from visprism import ANALYSES, Needs, Result, plot
-from visprism.results import result_types
+from visprism import ANALYSES, Needs
 
 NAMES = list(ANALYSES)
 
@@ -17,10 +15,6 @@ NAMES = list(ANALYSES)
 @pytest.fixture(params=NAMES)
 def analysis(request):
     return ANALYSES[request.param]
-
-
-def test_there_is_one_file_per_analysis_of_its_name(analysis):
-    assert Path(inspect.getfile(analysis)).stem == analysis.name.replace("-", "_")
 
 
 def test_it_says_what_it_measures_and_where_that_comes_from(analysis):
@@ -49,21 +43,6 @@ def test_every_option_keeps_its_value_when_its_default_is_written_as_text(analys
             continue
         values = option.default if isinstance(option.default, tuple) else (option.default,)
         assert option.parse(",".join(map(str, values))) == option.default
-
-
-def test_every_result_of_a_section_is_registered_described_and_drawn(analysis):
-    assert analysis.sections
-    registered = set(result_types().values())
-    load_figures()
-    for section in analysis.sections:
-        assert section.result in registered
-        assert section.title
-        assert section.text.endswith(".")
-        for name, info in section.result.infos().items():
-            assert info.label, f"{section.result.__name__}.{name} has no label"
-        if section.figures:
-            drawing = plot.dispatch(section.result)
-            assert drawing is not plot.dispatch(Result), section.result.__name__
 
 
 def test_analyses_that_cost_derivatives_state_that_they_need_full_precision(network):

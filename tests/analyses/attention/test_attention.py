@@ -144,15 +144,6 @@ def test_the_error_of_the_mean_over_heads_keeps_that_heads_see_the_same_images()
         assert error_of(found_mean, len(images)) == pytest.approx(error, rel=1e-3)
 
 
-def test_the_cut_into_batches_and_company_change_nothing():
-    _, images, anatomy = built()
-    (alone,) = vp.observe(anatomy, [images], [Attention()])
-    (_, company) = vp.observe(anatomy, images.split(2), [vp.Fourier(), Attention()])
-    vp.assert_results_equal(
-        alone, company, rtol=1e-3
-    )  # information near 0 is a small difference
-
-
 def test_other_statistics_see_the_same_bits_beside_attention():
     """So that a resumed study, whose pass has fewer statistics, ends with the same results."""
     _, images, anatomy = built()

@@ -162,12 +162,6 @@ def headless(model, x):
     return 0 * model(x)
 
 
-def probed(model, x):
-    with torch.no_grad():
-        features = model.forward_features(x)
-    return model.forward_head(features)
-
-
 def tuned(model, x):
     with torch.no_grad():
         tokens = model.blocks[0](model._pos_embed(model.patch_embed(x)))
@@ -179,7 +173,6 @@ def tuned(model, x):
     [
         (backbone, "fp32", [], ""),
         (headless, "fp32", [], "the gradient of the largest logit is 0"),
-        (probed, "fp32", [], "must have a gradient"),
         (tuned, "fp32", ["attention"], "must have a gradient"),
         (forward, "bf16", [], "precision must be 'fp32' for rollout"),
     ],

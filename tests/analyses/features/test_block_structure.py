@@ -57,13 +57,6 @@ def test_stages_of_one_block_each_cannot_be_told():
     assert result.answers() == ()
 
 
-def test_each_batch_counts_by_its_images(noise):
-    x = noise(9, 3, 2, 2)
-    maps = (x + scale * noise(9, 3, 2, 2) for scale in (0.1, 0.5, 1, 2))
-    similarity, result = results_of(CKA(), *maps, cut=[5, 4], stages=[1, 1, 2, 2])
-    assert result.score == pytest.approx(similarity.block_structure().score)
-
-
 MARGIN = 2.262157  # the 97.5% point of t with 9 degrees of freedom
 
 

@@ -163,32 +163,21 @@ def test_a_model_that_detaches_its_images_is_refused(noise):
 IMAGES = 14
 
 
-@pytest.fixture
-def model(network):
-    """The field of its last block depends on the image."""
+def test_values_are_those_of_the_jackknife_to_first_order(network, noise):
+    """n sigma - (n - 1) sigma without the image, of a second measurement without it."""
+    # The field of the last block depends on the image.
     layers = nn.Conv2d(3, 4, 3, padding=1), nn.ReLU(), nn.Conv2d(4, 4, 3, padding=1)
-    return network(*layers, channels=4)
-
-
-@pytest.fixture
-def measured(model, noise):
     images = noise(IMAGES, 3, 9, 9)
-    anatomy = dissect(model, images[:2])
-    return lambda rows: receptive_field(anatomy, images[rows].split(4))
+    anatomy = dissect(network(*layers, channels=4), images[:2])
 
+    def sigma_of(rows):
+        return receptive_field(anatomy, images[rows].split(4))[0].sigma[-1]
 
-def test_the_mean_over_images_is_sigma_and_the_spread_its_standard_error(measured):
-    sigma = measured(slice(None))[0].sigma[-1]
-    assert sigma.by_unit.shape == (IMAGES,)
+    sigma = sigma_of(slice(None))
     assert sigma.by_unit.mean() == pytest.approx(sigma, rel=1e-12)
     error = sigma.by_unit.std(ddof=1) / np.sqrt(IMAGES)
     assert error == pytest.approx(error_of(sigma, IMAGES), rel=1e-9)
-
-
-def test_values_are_those_of_the_jackknife_to_first_order(measured):
-    """n sigma - (n - 1) sigma without the image, of a second measurement without it."""
-    sigma = measured(slice(None))[0].sigma[-1]
     rest = [[j for j in range(IMAGES) if j != i] for i in range(IMAGES)]
-    without = np.array([measured(rows)[0].sigma[-1] for rows in rest])
+    without = np.array([sigma_of(rows) for rows in rest])
     expected = IMAGES * sigma - (IMAGES - 1) * without
     np.testing.assert_allclose(sigma.by_unit - sigma, expected - sigma, rtol=0.15, atol=2e-3)

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from internals import difference, negative_proportion
+from internals import difference
 from scipy import stats
 from spectra import spectrum_of
 
@@ -30,12 +30,6 @@ def test_nep_and_ape_are_shares_and_means_of_the_leading():
     median = spectrum_of([[4, -3, 2], [8, 1, -1]]).summary()
     assert median.ape_median[0] == 3
     assert median.ape_log_mean[0] == pytest.approx((4 * 2 * 8 * 1) ** 0.25)
-
-
-def test_no_negative_eigenvalue_has_an_upper_end_as_by_the_rule_of_three():
-    nep = negative_proportion(list(np.ones((16, 5))))
-    assert nep == nep.low == 0
-    assert 3 / 16 < nep.high < 5 / 16
 
 
 def test_few_mini_batches_have_no_interval_and_the_reason_is_given():

@@ -32,15 +32,6 @@ def data(side, number=40, seed=0):
     return images, torch.arange(number) % CLASSES
 
 
-def test_a_convex_loss_has_no_barrier():
-    images, targets = data(2)
-    first, second = linear(0), linear(1)
-    path, _ = mode_connectivity(first, {"b": second.state_dict()}, [(images.double(), targets)])
-    assert path.barrier[[0, -1]].tolist() == [0, 0]
-    assert (path.barrier[1:-1] < 0).all()
-    assert "BatchNorm" not in str(path.findings()[0])
-
-
 def test_the_loss_of_a_permuted_copy_is_equal_at_both_ends_and_higher_between():
     with torch.random.fork_rng():
         torch.manual_seed(0)

@@ -6,9 +6,8 @@ import numpy as np
 import pytest
 import torch
 from classifiers_by_hand import outcomes_by_hand
-from internals import difference, differing_pictures, error_consistency
+from internals import differing_pictures, error_consistency
 
-from visprism import calibration
 from visprism.analyses.predictions.error_consistency import kappa_interval
 
 
@@ -50,22 +49,6 @@ def test_the_interval_of_kappa_is_that_of_the_counts():
     assert (result.kappa.low, result.kappa.high) == kappa_interval(counts.astype(float))
 
 
-def ece_of(given):
-    return next(a for a in calibration(given).answers() if a.quantity == "debiased ECE")
-
-
-def test_common_errors_make_the_interval_of_the_difference_narrower():
-    generator = np.random.default_rng(6)
-    confidence = generator.uniform(0.5, 0.95, size=(2, 2000)).astype(np.float32)
-    luck = generator.random((2, 2000))
-    alike, other = (
-        ece_of(outcomes(u < c - 0.2, c)) for u, c in zip(luck, confidence, strict=True)
-    )
-    results = [difference(alike, second) for second in (alike, other)]
-    widths = [result.high - result.low for result in results]
-    assert widths[0] < 0.2 * widths[1]
-
-
 def pictured(correct):
     """Outcomes of targets 0 and 1 in turn."""
     given = outcomes(correct)
@@ -93,13 +76,3 @@ def test_pictures_have_the_pixels_the_classes_and_the_predictions_of_their_image
     assert result.second.tolist() == ["star", "star"]
     for index, picture in zip(result.image, result.pictures(), strict=True):
         np.testing.assert_array_equal(picture, pixels[index].permute(1, 2, 0))
-
-
-def test_at_most_24_pictures_of_both_models_in_turn():
-    first, second = 40, 3
-    correct = np.array([1] * first + [0] * second)
-    differing, _, result = shown(correct, 1 - correct)
-    assert len(differing) == first + second == result.images
-    of_first = int((result.image < first).sum())
-    assert (of_first, len(result) - of_first) == (21, 3)
-    assert (np.diff(result.image) > 0).all()
