@@ -4,23 +4,17 @@ import numpy as np
 import pytest
 import torch
 from internals import images_of, picture_columns, subject_of
+from maps import small_vit
 from measurements import DATA, PREPROCESSING, SIDE
 from small_models import seeded
-from timm.models.vision_transformer import VisionTransformer
 
 from visprism import ANALYSES, DataOptions, Run
 from visprism.results import ImagePictures
 
 
-def network():
-    return VisionTransformer(
-        img_size=SIDE, patch_size=4, embed_dim=12, depth=2, num_heads=2, num_classes=10
-    )
-
-
 @pytest.mark.parametrize("name", ["attention-maps", "attribution", "patch-pca"])
 def test_maps_have_the_images_that_the_model_sees(name):
-    model = seeded(network)
+    model = seeded(lambda: small_vit(img_size=SIDE, patch_size=4, num_classes=10))
     images = images_of(DATA, DataOptions(limit=8), side=SIDE)
     subject = subject_of(model, images, preprocessing=PREPROCESSING)
     results = ANALYSES[name]().measure(subject, Run())

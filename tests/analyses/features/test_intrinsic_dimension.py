@@ -47,21 +47,15 @@ def test_it_is_the_maximum_likelihood_of_a_loop_over_points():
     assert np.isnan(twonn_dimension(np.eye(20))).all()  # all points are equally far apart
 
 
-@pytest.fixture
-def pooled():
-    with torch.random.fork_rng():
-        torch.manual_seed(0)
-        anatomy = vp.dissect(StemAndHead().eval(), torch.zeros(2, 3, 8, 8))
-        images = torch.randn(24, 3, 8, 8)
-    batches = [(images, torch.arange(24) % 3)]
-    return anatomy, batches, pooled_features(anatomy, batches, pooling="mean", run=vp.Run())
-
-
-def test_a_study_writes_a_file_for_each_model_with_the_place_of_each_row(pooled, tmp_path):
+def test_a_study_writes_a_file_for_each_model_with_the_place_of_each_row(tmp_path):
     from safetensors import safe_open
     from safetensors.numpy import load_file
 
-    anatomy, batches, features = pooled
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        anatomy = vp.dissect(StemAndHead().eval(), torch.zeros(2, 3, 8, 8))
+        batches = [(torch.randn(24, 3, 8, 8), torch.arange(24) % 3)]
+    features = pooled_features(anatomy, batches, pooling="mean", run=vp.Run())
     analysis = vp.IntrinsicDimension(features=str(tmp_path / "f.safetensors"))
     study = vp.examine({"net": anatomy.model}, batches, analyses=[analysis])
     result = study["net"]["intrinsic-dimension"]

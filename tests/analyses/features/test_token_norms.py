@@ -130,5 +130,3 @@ def test_the_interval_of_the_mean_share_is_that_of_the_shares_of_the_images():
     (answer,) = outliers.answers()
     assert (answer.low, answer.high) == pytest.approx((low, high))
     assert 0 < answer.low < outliers.mean_share < answer.high
-    (sentence,) = outliers.findings()
-    assert f"0.833% [{100 * low:.3g}%, {100 * high:.3g}%] of the grid" in str(sentence)

@@ -80,7 +80,6 @@ def test_the_gaussian_average_of_a_quadratic_is_its_trace(quadratic):
     ball = Quadratic(torch.eye(6).double(), torch.ones(6).double(), quadratic.theta)
     rise = sharpness(ball, ["gaussian"], rho=0.3, directions=3).sharpness[0]
     assert rise == pytest.approx(0.3**2 / 2)  # the same in all directions
-    assert "in random Gaussian directions" in str(result.findings()[0])
 
 
 def linear_objective(images=24):
@@ -109,8 +108,6 @@ def test_the_sharpness_of_mini_batches_is_the_mean_of_each():
     assert result.provenance.images == 64
     few = sharpness(linear_objective(images=62), ["sam"])
     assert np.isnan(few.sharpness[0].low)
-    reason = "nats (no interval: fewer than 32 mini-batches) over 31 mini-batches"
-    assert reason in str(few.findings()[0])
     fitted = linear_objective(images=2)
     with torch.no_grad():
         fitted.model[1].bias.copy_(torch.tensor([1e4, 0.0, 0.0]))  # its loss of class 0 is 0

@@ -49,26 +49,18 @@ def test_the_interval_of_kappa_is_that_of_the_counts():
     assert (result.kappa.low, result.kappa.high) == kappa_interval(counts.astype(float))
 
 
-def pictured(correct):
-    """Outcomes of targets 0 and 1 in turn."""
-    given = outcomes(correct)
-    target = np.arange(len(given)) % 2
-    return replace(given, target=target, predicted=np.where(given.correct, target, 1 - target))
-
-
-def shown(first, second):
-    positions = np.arange(len(first))[::-1].copy()
-    differing = error_consistency(
-        pictured(first), pictured(second), class_names=("disk", "star"), positions=positions
-    )
-    generator = torch.Generator().manual_seed(0)
-    shape = len(first), 3, 2, 3
-    pixels = torch.randint(0, 256, shape, dtype=torch.uint8, generator=generator)
-    return differing, pixels, differing_pictures(differing, pixels.__getitem__)
-
-
 def test_pictures_have_the_pixels_the_classes_and_the_predictions_of_their_images():
-    differing, pixels, result = shown([1, 0, 1, 1], [1, 1, 0, 1])
+    target = np.arange(4) % 2
+    given = [outcomes(correct) for correct in ([1, 0, 1, 1], [1, 1, 0, 1])]
+    pair = [
+        replace(o, target=target, predicted=np.where(o.correct, target, 1 - target))
+        for o in given
+    ]
+    positions = np.arange(4)[::-1].copy()
+    differing = error_consistency(*pair, class_names=("disk", "star"), positions=positions)
+    generator = torch.Generator().manual_seed(0)
+    pixels = torch.randint(0, 256, (4, 3, 2, 3), dtype=torch.uint8, generator=generator)
+    result = differing_pictures(differing, pixels.__getitem__)
     assert result.image.tolist() == [1, 2]
     assert differing.position.tolist() == [2, 1]
     assert result.target.tolist() == ["star", "disk"]

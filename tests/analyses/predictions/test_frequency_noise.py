@@ -115,7 +115,7 @@ def test_bands_without_a_frequency_are_left_out_and_named():
 def test_both_kinds_of_noise_stand_side_by_side():
     model = Waves(basis_image((20, 20), (8, 0))).eval()  # 0.8 pi: a high frequency
     subject = subject_of(model, flat(40, 20), preprocessing=standardized(3, 20))
-    options = {"rms": 0.2}, {"paper_amplitude": 2.0}
+    options = {"rms": 0.05}, {"paper_amplitude": 0.5}
     both = FrequencyNoise(protocol="both", **options[0], **options[1])
     rows, result = both.measure(subject, Run())
     assert isinstance(result, FrequencyContrasts)

@@ -5,25 +5,31 @@ import pytest
 import timm
 import torch
 from internals import quantized
+from maps import small_vit
+from torch import nn
 from torch.nn import functional
 from unusual_modules import built
 
 from visprism import Quantization, dissect
 
-SMALL = {
-    "resnet18": {"channels": (8, 12, 16, 20), "layers": (1, 1, 2, 1)},
-    "vit_tiny_patch16_224": {
-        "img_size": 32, "patch_size": 8, "embed_dim": 24, "depth": 2, "num_heads": 2
-    },
-}  # fmt: skip
+
+def resnet():
+    sizes = {"channels": (8, 12, 16, 20), "layers": (1, 1, 2, 1)}
+    return timm.create_model("resnet18", num_classes=5, **sizes).eval()
 
 
-@pytest.fixture(params=SMALL)
+def vit():
+    model = small_vit(num_classes=5)
+    for parameter in model.parameters():
+        nn.init.normal_(parameter, std=0.3)
+    return model
+
+
+@pytest.fixture(params=[resnet, vit])
 def network(request):
     with torch.random.fork_rng():
         torch.manual_seed(0)
-        model = timm.create_model(request.param, num_classes=5, **SMALL[request.param]).eval()
-        images = torch.randn(12, 3, 32, 32)
+        model, images = request.param(), torch.randn(12, 3, 32, 32)
     targets = torch.arange(12) % 5
     return dissect(model, images), list(zip(images.split(5), targets.split(5), strict=True))
 
