@@ -84,25 +84,6 @@ def test_a_score_within_its_interval_of_0_is_not_significant(score, reading):
     assert not structure(score, 0.01, 4).answers()[0].reading  # no interval
 
 
-def population_score(maps, stages):
-    """Block structure of linear features x_i = A_i z of white noise z.
-
-    Linear CKA of the population is |A_i A_j'|² / (|A_i A_i'| |A_j A_j'|), Frobenius norms.
-    """
-    norm = np.linalg.norm
-    gram = [[norm(a @ b.T) ** 2 / (norm(a @ a.T) * norm(b @ b.T)) for b in maps] for a in maps]
-    n, contrasts = len(maps), []
-    across = {
-        d: [gram[i][i + d] for i in range(n - d) if stages[i] != stages[i + d]]
-        for d in range(n)
-    }
-    for i in range(n):
-        for j in range(i + 1, n):
-            if stages[i] == stages[j] and across[j - i]:
-                contrasts.append(gram[i][j] - np.mean(across[j - i]))
-    return np.mean(contrasts)
-
-
 @pytest.mark.slow
 @pytest.mark.usefixtures("unchecked")
 @pytest.mark.parametrize("batches", [8, 40])  # fewer and more than there are groups
@@ -111,7 +92,10 @@ def test_the_interval_covers_the_population_score(batches):
     stages, repeats = [1, 1, 1, 2, 2, 2], 300
     shared = [generator.normal(size=(6, 8)) for _ in range(2)]
     maps = [shared[s - 1] + 0.7 * generator.normal(size=(6, 8)) for s in stages]
-    truth, covered = population_score(maps, stages), 0
+    # Linear CKA of features A_i z of white noise z is |A_i A_j'|² / (|A_i A_i'| |A_j A_j'|).
+    norm, covered = np.linalg.norm, 0
+    gram = [[norm(a @ b.T) ** 2 / (norm(a @ a.T) * norm(b @ b.T)) for b in maps] for a in maps]
+    truth = structured(lambda i, j: gram[i][j], stages).score
     for seed in range(repeats):
         z = np.random.default_rng(seed + 1).normal(size=(16 * batches, 8))
         features = [torch.from_numpy(z @ a.T)[:, :, None, None] for a in maps]

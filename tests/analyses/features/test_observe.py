@@ -116,11 +116,11 @@ def test_provenance_is_filled_in(anatomy, images):
     )
     assert paper.provenance.protocol == "paper"
     assert variances.provenance.protocol == "default"
-    for filled in (paper.provenance, variances.provenance):
-        assert (filled.images, filled.batch_size, filled.image_shape) == (7, 3, (3, 8, 8))
-        assert (filled.precision, filled.device, filled.processes) == ("fp32", "cpu", 1)
-        assert (filled.model, filled.data, filled.seed) == ("net", "noise", 3)
-        assert filled.command == "visprism examine net"
+    filled = variances.provenance
+    assert (filled.images, filled.batch_size, filled.image_shape) == (7, 3, (3, 8, 8))
+    assert (filled.precision, filled.device, filled.processes) == ("fp32", "cpu", 1)
+    assert (filled.model, filled.data, filled.seed) == ("net", "noise", 3)
+    assert filled.command == "visprism examine net"
 
 
 def test_what_is_not_images_is_refused(anatomy):

@@ -3,7 +3,6 @@
 import numpy as np
 import pytest
 import torch
-from internals import difference
 from torch import nn
 
 from visprism import Objective, sharpness
@@ -42,19 +41,14 @@ def quadratic():
     return Quadratic(root @ root.T, b, theta)
 
 
-def test_sam_on_a_quadratic(quadratic):
-    result = sharpness(quadratic, ["sam"], rho=0.3)
-    g = quadratic.gradient()
-    d = 0.3 * g / g.norm()
-    assert result.sharpness.item() == pytest.approx(float(g @ d + d @ quadratic.a @ d / 2))
-    assert result.first_order.item() == pytest.approx(0.3 * float(g.norm()))
-
-
-def test_asam_on_a_quadratic(quadratic):
-    result = sharpness(quadratic, ["asam"], rho=0.3)
+@pytest.mark.parametrize("measure", ["sam", "asam"])
+def test_the_rise_on_a_quadratic(quadratic, measure):
     g, scale = quadratic.gradient(quadratic.theta), quadratic.theta.abs() + 0.01
+    scale = scale if measure == "asam" else torch.ones_like(scale)
     d = 0.3 * scale**2 * g / (scale * g).norm()
+    result = sharpness(quadratic, [measure], rho=0.3)
     assert result.sharpness.item() == pytest.approx(float(g @ d + d @ quadratic.a @ d / 2))
+    assert result.first_order.item() == pytest.approx(float(g @ d))
 
 
 def test_several_steps_rise_higher_and_stay_within_the_distance(quadratic):
@@ -114,5 +108,3 @@ def test_the_sharpness_of_mini_batches_is_the_mean_of_each():
     images, _ = fitted.batches[0]
     exact = sharpness(Objective(fitted.model, [(images, torch.zeros(2).long())]))
     assert exact.sharpness.tolist() == [0, 0, 0]
-    (answer,) = few.answers()
-    assert difference(answer, answer) is None  # distances of two models differ

@@ -14,7 +14,7 @@ from visprism import Quantization, dissect
 
 
 def resnet():
-    sizes = {"channels": (8, 12, 16, 20), "layers": (1, 1, 2, 1)}
+    sizes = {"channels": (8, 12, 16, 20), "layers": (1, 1, 2, 1), "zero_init_last": False}
     return timm.create_model("resnet18", num_classes=5, **sizes).eval()
 
 
