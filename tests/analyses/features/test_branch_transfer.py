@@ -2,10 +2,9 @@
 
 import numpy as np
 import pytest
-import timm
 import torch
 from internals import observations
-from maps import classifier, error_of
+from maps import classifier, error_of, small_resnet
 from torch import nn
 
 from visprism import BranchTransfer, dissect
@@ -95,9 +94,7 @@ def test_the_interval_by_kind_is_that_of_the_mean_over_branches(noise):
 
 
 def test_a_branch_beside_a_convolution_in_the_shortcut_does_not_count():
-    # Four of five blocks have one.
-    sizes = {"layers": (2, 1, 1, 1), "channels": (8, 12, 16, 20)}
-    model = timm.create_model("resnet18", **sizes).eval()
+    model = small_resnet(layers=(2, 1, 1, 1))  # four of five blocks have one
     images = torch.randn(4, 3, 64, 64, generator=torch.Generator().manual_seed(0))
     result, *_ = measured(model, images, profile="radial")
     assert set(result.block) == {"layer1.1"}

@@ -141,14 +141,11 @@ def test_a_model_that_detaches_its_images_is_refused(noise):
         receptive_field(anatomy, [images])
 
 
-IMAGES = 14
-
-
 def test_values_are_those_of_the_jackknife_to_first_order(noise):
     """n sigma - (n - 1) sigma without the image, of a second measurement without it."""
     # The field of the last block depends on the image.
     layers = nn.Conv2d(3, 4, 3, padding=1), nn.ReLU(), nn.Conv2d(4, 4, 3, padding=1)
-    images = noise(IMAGES, 3, 9, 9)
+    images = noise(14, 3, 9, 9)
     anatomy = dissect(network(*layers, channels=4), images[:2])
 
     def sigma_of(rows):
@@ -156,9 +153,9 @@ def test_values_are_those_of_the_jackknife_to_first_order(noise):
 
     sigma = sigma_of(slice(None))
     assert sigma.by_unit.mean() == pytest.approx(sigma, rel=1e-12)
-    error = sigma.by_unit.std(ddof=1) / np.sqrt(IMAGES)
-    assert error == pytest.approx(error_of(sigma, IMAGES), rel=1e-9)
-    rest = [[j for j in range(IMAGES) if j != i] for i in range(IMAGES)]
+    error = sigma.by_unit.std(ddof=1) / np.sqrt(14)
+    assert error == pytest.approx(error_of(sigma, 14), rel=1e-9)
+    rest = [[j for j in range(14) if j != i] for i in range(14)]
     without = np.array([sigma_of(rows) for rows in rest])
-    expected = IMAGES * sigma - (IMAGES - 1) * without
+    expected = 14 * sigma - (14 - 1) * without
     np.testing.assert_allclose(sigma.by_unit - sigma, expected - sigma, rtol=0.15, atol=2e-3)

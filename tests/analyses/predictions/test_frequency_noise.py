@@ -21,15 +21,12 @@ from visprism.results import FrequencyContrasts
 SIZES = [(7, 10), (32, 32), (33, 48)]
 
 
-def standardized(channels, side):
-    return Preprocessing((side, side), mean=(0.5,) * channels, std=(0.25,) * channels)
+WAY = Preprocessing((20, 20), mean=(0.5,) * 3, std=(0.25,) * 3)
 
 
 def noisy(model, batches, **options):
     """The main result of standardized images."""
-    channels, side, _ = batches[0][0].shape[1:]
-    way = standardized(channels, side)
-    return frequency_noise(model.eval(), batches, preprocessing=way, **options)
+    return frequency_noise(model.eval(), batches, preprocessing=WAY, **options)
 
 
 def flat(number, side):
@@ -114,7 +111,7 @@ def test_bands_without_a_frequency_are_left_out_and_named():
 
 def test_both_kinds_of_noise_stand_side_by_side():
     model = Waves(basis_image((20, 20), (8, 0))).eval()  # 0.8 pi: a high frequency
-    subject = subject_of(model, flat(40, 20), preprocessing=standardized(3, 20))
+    subject = subject_of(model, flat(40, 20), preprocessing=WAY)
     options = {"rms": 0.05}, {"paper_amplitude": 0.5}
     both = FrequencyNoise(protocol="both", **options[0], **options[1])
     rows, result = both.measure(subject, Run())

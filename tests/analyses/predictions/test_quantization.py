@@ -2,10 +2,9 @@
 
 import numpy as np
 import pytest
-import timm
 import torch
 from internals import quantized
-from maps import small_vit
+from maps import small_resnet, small_vit
 from torch import nn
 from torch.nn import functional
 from unusual_modules import built
@@ -14,8 +13,7 @@ from visprism import Quantization, dissect
 
 
 def resnet():
-    sizes = {"channels": (8, 12, 16, 20), "layers": (1, 1, 2, 1), "zero_init_last": False}
-    return timm.create_model("resnet18", num_classes=5, **sizes).eval()
+    return small_resnet(layers=(1, 1, 2, 1), num_classes=5)
 
 
 def vit():
