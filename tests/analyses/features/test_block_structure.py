@@ -60,14 +60,14 @@ def test_stages_of_one_block_each_cannot_be_told():
 MARGIN = 2.262157  # the 97.5% point of t with 9 degrees of freedom
 
 
-def structure(score, error, groups, excess=(0.1, 0.0, 0.1)):
-    margin = MARGIN * error if groups >= 5 else np.nan
+def structure(score, groups):
+    margin = MARGIN * 0.01 if groups >= 5 else np.nan
     return complete(
         BlockStructure,
         stage=np.array([1, 1, 2]),
         other_stage=np.array([1, 2, 2]),
         pairs=np.array([1, 1, 2]),
-        excess=np.array(excess),
+        excess=np.array([0.3, 0.0, -0.1]),
         score=Number(score, score - margin, score + margin),
         groups=groups,
     )
@@ -77,11 +77,11 @@ def structure(score, error, groups, excess=(0.1, 0.0, 0.1)):
     ("score", "reading"), [(0.02, ""), (0.05, "in 1 of 2 stages"), (-0.05, "in 1 of 2 stages")]
 )
 def test_a_score_within_its_interval_of_0_is_not_significant(score, reading):
-    result = structure(score, 0.01, 10, excess=(0.3, 0.0, -0.1))
+    result = structure(score, 10)
     (answer,), (finding,) = result.answers(), result.findings()
     assert ("not significant" in finding.text) == (not reading)
     assert (answer.reading, answer.over) == (reading, "batches")
-    assert not structure(score, 0.01, 4).answers()[0].reading  # no interval
+    assert not structure(score, 4).answers()[0].reading  # no interval
 
 
 @pytest.mark.slow

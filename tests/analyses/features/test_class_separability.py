@@ -54,8 +54,6 @@ def test_classes_that_do_not_differ_have_no_nc1_but_its_level():
     assert np.isfinite(others).sum() <= 4  # 5% by chance
     # W is 1 along each of the k - 1 axes, B is 1 / images of a class.
     assert result.nc1_shuffled.item() == pytest.approx(3 * n / 4 / 4, rel=0.6)
-    assert "NC1 is not given for 1 of 1 blocks (stem)" in result.findings()[0].text
-    assert "shuffled labels" in result.reason
 
 
 def test_in_the_collapse_everything_is_zero():

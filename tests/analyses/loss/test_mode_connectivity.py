@@ -1,5 +1,6 @@
 """Laws of linear mode connectivity and soups."""
 
+import numpy as np
 import pytest
 import torch
 from internals import mode_connectivity
@@ -8,12 +9,6 @@ from torch import nn
 from torch.nn import functional
 
 CLASSES = 3
-
-
-def linear(seed):
-    with torch.random.fork_rng():
-        torch.manual_seed(seed)
-        return nn.Sequential(nn.Flatten(), nn.Linear(12, CLASSES)).double().eval()
 
 
 def normalized(seed):
@@ -54,7 +49,10 @@ def test_the_loss_of_a_permuted_copy_is_equal_at_both_ends_and_higher_between():
 
 
 def test_the_soup_of_three_is_the_mean_of_their_weights():
-    models, (images, targets) = [linear(seed) for seed in range(3)], data(2)
+    models, (images, targets) = [], data(2)
+    for seed in range(3):
+        torch.manual_seed(seed)
+        models.append(nn.Sequential(nn.Flatten(), nn.Linear(12, CLASSES)).double().eval())
     states = {str(seed): models[seed].state_dict() for seed in (1, 2)}
     _, soup = mode_connectivity(models[0], states, [(images.double(), targets)])
     with torch.no_grad():
@@ -88,6 +86,8 @@ def test_a_point_is_a_model_with_mixed_weights(batch_norm):
             logits = model(images[0])
         nll = functional.cross_entropy(logits, images[1]).item()
         assert path.nll[row] == pytest.approx(nll, abs=1e-5)
+    line = np.linspace(path.nll[0], path.nll[-1], 5)
+    assert path.barrier == pytest.approx(path.nll - line, abs=1e-6)
 
 
 def test_the_cut_into_batches_does_not_matter():
