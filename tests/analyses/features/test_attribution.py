@@ -148,7 +148,6 @@ def test_a_map_of_zeros_has_no_score(patches):
     assert cam.scored.tolist() == [0] * len(cam)
     assert np.isnan(cam.insertion).all()
     assert np.isfinite(scores.insertion[scores.method == RANDOM]).all()
-    assert "have no score: of 12 images, gradient x" in scores.findings()[-1].text
 
 
 def test_blocks_behind_the_last_attention_of_a_class_token_have_no_gradient():
@@ -156,4 +155,3 @@ def test_blocks_behind_the_last_attention_of_a_class_token_have_no_gradient():
     scores, _ = measured(model, [images], steps=2, blocks=1)
     assert set(scores.block) == {"blocks.0.mlp"}
     assert scores.without_gradient == "blocks.1.attn, blocks.1.mlp"
-    assert "the gradient to the grid is exactly 0 at the last blocks" in str(scores.findings())

@@ -109,4 +109,3 @@ def test_two_models_are_compared_on_the_same_images():
     (both,) = analysis.compare(same[0], vp.Measured(subjects[1], ()), RUN)
     assert both.other_model == "b"
     assert len(both) == 4
-    assert both.findings()[0].text.startswith("Mutual k-NN, mean over 4 pairs of blocks of two")

@@ -162,12 +162,11 @@ class Counting(Line):
 
 
 @torch.no_grad()
-def test_a_model_that_does_not_resume_runs_as_a_whole_and_says_so():
+def test_a_model_that_does_not_resume_runs_as_a_whole():
     images = torch.randn(6, 3, 8, 8)
     anatomy = vp.dissect(Counting().eval(), images)
     result = vp.ablation(anatomy, labeled(images), parts=("blocks",))
     assert not result.partial[1:].any()  # nothing is counted before the first block
-    assert any("2 of 3 ablations ran the full model" in f.text for f in result.findings())
     for row, name in enumerate(result.block.tolist()):
         with vp.ablate(anatomy, anatomy[name]):
             assert result.nll[row] == pytest.approx(mean_nll(anatomy.model(images)), rel=1e-5)
@@ -334,8 +333,6 @@ def test_late_and_early_blocks_are_read_where_stages_agree(kind, stages, reading
     kinds = ablations([kind] * 4, drops, stages=[1, 1, 2, 2], images=60).by_kind()
     answers = {a.subject: a for a in kinds.answers()}
     assert answers[f"{kind}, late minus early"].reading == reading
-    disagree = stages == (1, -3)
-    assert any("stages disagree" in f.text for f in kinds.findings()) == disagree
 
 
 def test_heads_within_one_operation_are_refused():

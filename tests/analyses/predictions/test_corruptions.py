@@ -127,3 +127,11 @@ def test_values_of_images_are_means_over_conditions(data):
         "mean accuracy on corrupted images": 0.5,
         "mean accuracy drop from clean images": 0.5,
     }
+
+
+def test_different_images_under_the_conditions_have_no_paired_drop():
+    targets = torch.tensor([0, 1, 2])
+    data = {CLEAN: [(colors(0, 1, 2), targets)], ("fog", 1): [(colors(0, 1), targets[:2])]}
+    result = robustness(MODEL, data)
+    assert np.isnan([*result.change, result.mean_drop]).all()
+    assert result.mean_accuracy.by_unit.tolist() == [1, 1]

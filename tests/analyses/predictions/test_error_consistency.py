@@ -68,3 +68,6 @@ def test_pictures_have_the_pixels_the_classes_and_the_predictions_of_their_image
     assert result.second.tolist() == ["star", "star"]
     for index, picture in zip(result.image, result.pictures(), strict=True):
         np.testing.assert_array_equal(picture, pixels[index].permute(1, 2, 0))
+    many = error_consistency(outcomes([1] * 40 + [0] * 3), outcomes([0] * 40 + [1] * 3))
+    first = differing_pictures(many, lambda _: pixels[0]).image < 40  # both models in turn
+    assert (sum(first), len(first)) == (21, 24)
