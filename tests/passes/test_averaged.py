@@ -41,6 +41,19 @@ def test_an_ensemble_averages_probabilities(model, pairs):
         predict(Ensemble([model, other.train()]), pairs)
 
 
+def test_they_state_the_preprocessing_that_their_members_state():
+    model = vp.load_model("resnet20.shapes").model
+    images = vp.DataOptions(limit=40)
+    numbers = [
+        str(vp.examine({"m": m}, "shapes", analyses="calibration", images=images).table()[0])
+        for m in ("resnet20.shapes", model, Ensemble([model, model]))
+    ]
+    assert len(set(numbers)) == 1
+    other = Network()
+    with pytest.raises(InputError, match="models must state the same preprocessing, got 32x32"):
+        Ensemble([model, other])
+
+
 def test_many_passes_have_the_mean_probability_over_what_dropout_draws():
     model = nn.Sequential(nn.Flatten(), nn.Dropout(0.5)).eval()
     images = torch.tensor([2.0, -torch.inf]).reshape(1, 2, 1, 1).clamp(min=0)  # logits 2 and 0
