@@ -39,12 +39,6 @@ def test_an_output_without_a_tensor_is_refused(images, output):
         forward(Gives(output), images)
 
 
-def test_logits_that_do_not_depend_on_the_images_are_refused(images):
-    wanted = "the output of Gives does not depend on the images as far as torch functions show"
-    with pytest.raises(InputError, match=wanted):
-        dissect(Gives(torch.zeros(2, 5)).eval(), images)
-
-
 def test_a_new_tensor_of_the_shape_of_the_images_does_not_depend_on_them(images):
     class Created(nn.Module):
         def forward(self, x):
@@ -83,18 +77,6 @@ def test_what_is_not_images_is_refused(given, got):
 def test_a_model_that_does_nothing_has_no_blocks(images):
     with pytest.raises(InputError, match="the model must have blocks, and Identity returns"):
         dissect(nn.Identity().eval(), images)
-
-
-@pytest.mark.parametrize(
-    "output",
-    [
-        {"features": torch.zeros(2, 7), "logits": torch.ones(2, 5)},
-        (torch.zeros(2, 7, 3), torch.ones(2, 5)),
-        [None, torch.ones(2, 5)],
-    ],
-)
-def test_logits_are_found_among_other_outputs(images, output):
-    assert torch.equal(forward(Gives(output), images), torch.ones(2, 5))
 
 
 def test_a_mapping_goes_by_keyword_where_the_model_names_its_arguments():

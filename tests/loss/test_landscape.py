@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import timm
 import torch
-from internals import read_samples, reestimate
+from internals import reestimate
 from landscape_cases import least_squares, random_images, squares
 from scipy import stats
 from small_models import hugging_face_config
@@ -159,16 +159,6 @@ def test_reestimated_statistics_are_those_of_torch(small, batches):
         assert surface.nll[i] == pytest.approx(plainly(there.eval(), batches)[0], rel=1e-5)
     frozen = vp.landscape(small, batches, [plane])
     assert abs(frozen.nll - surface.nll).max() > 0.01
-
-
-@pytest.mark.parametrize(
-    ("images", "side", "parts"),
-    [(512, 1, [512]), (1027, 1, [343, 342, 342]), (40, 512, [20, 20])],
-)
-def test_statistics_are_of_all_images_in_equal_parts(images, side, parts):
-    batches = [(x, x[:, 0, 0, 0]) for x in torch.zeros(images, 1, side, side).split(7)]
-    of = read_samples(batches, vp.Compute()).for_statistics()
-    assert [len(part) for part in of] == parts
 
 
 def test_statistics_of_several_parts_are_the_total_ones():

@@ -183,17 +183,6 @@ def test_tied_and_unused_parameters_are_one_and_nothing(draw, images, classes):
     torch.testing.assert_close(hvp(objective, 2 * step), difference, rtol=1e-7, atol=1e-9)
 
 
-def test_parametrized_weights_have_the_differences_of_their_gradients(draw, images, classes):
-    kernel = nn.utils.parametrizations.weight_norm(nn.Conv2d(2, 4, 3))
-    model = draw(nn.Sequential(kernel, nn.Tanh(), nn.Flatten(), nn.Linear(64, 3)))
-    objective = Objective(model, [(images, classes)])
-    v = torch.randn(len(objective), generator=stream(0, "v")).double()
-    step = 1e-5 * v
-    rise = objective.gradient(objective.theta + step)
-    rise -= objective.gradient(objective.theta - step)
-    np.testing.assert_allclose(hvp(objective, v), rise / 2e-5, rtol=1e-5, atol=1e-6)
-
-
 @pytest.mark.parametrize("name", ["shared block", "checkpointed block"])
 def test_the_gradient_of_an_unusual_network_is_that_of_autograd(name):
     model, targets = built(name).double(), torch.arange(4)

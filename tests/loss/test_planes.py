@@ -26,21 +26,6 @@ def other(model, number):
     }
 
 
-def at(model, plane, a, b):
-    """The weights at a point, as one vector."""
-    parts = []
-    for name, p in model.named_parameters():
-        part = p.detach().clone()
-        for way, direction in ((a, plane.first), (b, plane.second)):
-            part += way * direction.get(name, 0)
-        parts.append(part.flatten())
-    return torch.cat(parts)
-
-
-def vector(state):
-    return torch.cat([part.flatten() for part in state.values()])
-
-
 def test_a_random_plane_has_its_weights_in_the_middle(model):
     (plane,) = random_planes(model, points=5, reach=2.0)
     np.testing.assert_array_equal(plane.a, [-2, -1, 0, 1, 2])

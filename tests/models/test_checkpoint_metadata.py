@@ -42,18 +42,6 @@ def test_what_is_known_of_a_model_comes_back_with_it(tmp_path):
     assert vp.read_metadata(path) == metadata
 
 
-def test_a_loaded_model_gets_its_images_as_its_checkpoint_says(tmp_path):
-    path = tmp_path / "a.safetensors"
-    stated = vp.Preprocessing((32, 32), (0.1, 0.2, 0.3), (0.4, 0.5, 0.6))
-    vp.save_checkpoint(vp.load_model("resnet20").model, path, preprocessing=stated)
-    assert vp.load_model(f"resnet20@{path}").preprocessing == stated
-    vp.save_checkpoint(vp.load_model("resnet20").model, path)
-    assert (
-        vp.load_model(f"resnet20@{path}").preprocessing
-        == vp.load_model("resnet20").preprocessing
-    )
-
-
 @pytest.mark.parametrize("name", ["a.safetensors", "a.pt"])
 def test_a_file_of_others_says_nothing_of_itself(tmp_path, name):
     state = network().state_dict()

@@ -5,10 +5,9 @@ import torch
 import torchvision
 from internals import SpatialSmoothing, stream
 from small_models import noise
-from small_zoo import NETWORKS
 from torch import nn
 
-from visprism import MODELS, MonteCarloDropout, dissect, load_model, predict
+from visprism import MODELS, MonteCarloDropout, load_model, predict
 
 
 def on_meta(build, **options):
@@ -61,13 +60,6 @@ def _shaken(model):
 PLAIN = ["preact_vgg11_32", "vgg11_bn_32", "alexnet_32"]
 
 
-@pytest.mark.parametrize("name", ["alter_resnet18_32", "alexnet_32"])
-@pytest.mark.parametrize("head", ["gap_mlp", "attention_pool"])
-def test_every_head_fits_every_cnn(name, head):
-    model = on_meta(MODELS[name], head=head, num_classes=7)
-    assert model(torch.zeros(2, 3, 32, 32, device="meta")).shape == (2, 7)
-
-
 @pytest.mark.parametrize("name", ["resnet18_32", "alter_resnet18_32", *PLAIN])
 def test_smoothing_stands_before_each_subsampling_and_has_no_parameters(name):
     plain, smooth = on_meta(MODELS[name]), on_meta(MODELS[name], smoothing=True)
@@ -96,19 +88,3 @@ def test_mc_dropout_makes_the_passes_of_a_prediction_differ(name):
     rates = [m.p for m in model.modules() if isinstance(m, nn.Dropout)]
     assert set(rates) == {0.3}
     assert len(rates) == 8  # blocks, or convolutions
-
-
-@pytest.mark.parametrize(
-    ("name", "kinds"),
-    [
-        ("preact_resnet", ["conv"] * 4),
-        ("alter_resnet", ["conv", *["attention"] * 3]),
-        ("sasa_resnet", ["attention"] * 4),
-    ],
-)
-def test_the_blocks_of_a_residual_network_are_found_in_four_stages(name, kinds):
-    anatomy = dissect(NETWORKS[name]().eval(), noise(2, 3, 16, 16))
-    blocks = [b for b in anatomy if b.name.startswith("layer")]
-    assert [b.kind for b in blocks] == kinds
-    assert len({b.stage for b in blocks}) == 4
-    assert [b.name for b in blocks if b.subsampling] == ["layer2.0", "layer3.0", "layer4.0"]

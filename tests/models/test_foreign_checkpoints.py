@@ -83,14 +83,6 @@ def test_the_weights_are_the_same_whatever_wraps_them(tmp_path, wrap):
     assert {t.dtype for t in fresh.parameters()} == {torch.float32}
 
 
-def test_tensors_beside_those_of_the_model_are_named(tmp_path, caplog):
-    state = prefixed(network().state_dict(), "model.") | {"loss.weight": torch.ones(5)}
-    torch.save({"state_dict": state}, tmp_path / "a.ckpt")
-    load_checkpoint(network(1), tmp_path / "a.ckpt")
-    assert "1 tensors of" in caplog.text
-    assert "(loss.weight) are left out: the model's begin with model." in caplog.text
-
-
 def test_two_sets_of_weights_are_refused_by_their_prefixes(tmp_path):
     student, teacher = network().state_dict(), network(1).state_dict()
     both = prefixed(student, "student.") | prefixed(teacher, "teacher.")

@@ -39,15 +39,6 @@ def test_a_function_of_the_standard_library_is_not_called(tmp_path, ran, suffix)
     assert not ran.exists()
 
 
-def test_a_file_of_code_beside_the_checkpoint_is_not_imported(tmp_path, ran, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "net.py").write_text(CODE.format(ran=str(ran)) + "def net(): pass\n")
-    checkpoint_naming("net.py:net", tmp_path / "a.safetensors")
-    with pytest.raises(InputError, match=r"metadata must not name code"):
-        load_model("a.safetensors")
-    assert not ran.exists()
-
-
 @pytest.mark.parametrize(
     ("text", "reason"),
     [

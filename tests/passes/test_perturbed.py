@@ -1,14 +1,9 @@
 """Outcomes of the same images under several conditions."""
 
 import torch
-from internals import PixelSpace, in_order, normalized
+from internals import PixelSpace, normalized
 
 from visprism import Preprocessing
-
-
-def test_processes_take_turns_with_batches(monkeypatch):
-    monkeypatch.setattr("visprism.passes.batches.gather", lambda _: [[0, 2, 4], [1, 3]])
-    assert in_order([]) == [0, 1, 2, 3, 4]
 
 
 def test_rounding_to_half_precision_leaves_pixels_between_0_and_1():

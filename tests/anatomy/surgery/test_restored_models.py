@@ -71,29 +71,6 @@ def test_gradients_flow_through_a_lesion_and_past_its_block(built, images):
     assert cut is None or cut.abs().sum() == 0
 
 
-@pytest.mark.parametrize("name", ["in place", "by assignment", "called thrice", "vit"])
-def test_gradients_reach_the_image_while_watched(name, built, images):
-    anatomy = built(name)
-    images = images.clone().requires_grad_()
-    logits = anatomy.model(images)
-    with watch(anatomy) as maps:
-        watched = anatomy.model(images)
-    exactly(watched, logits)
-    loss = watched.square().sum()
-    (gradient,) = torch.autograd.grad(loss, images)
-    assert gradient.abs().sum() > 0
-    assert all(m.requires_grad for m in maps.values())
-
-
-@pytest.mark.parametrize("operation", OPERATIONS.values(), ids=OPERATIONS)
-def test_works_in_inference_mode(anatomy, images, operation):
-    with operation(anatomy):
-        plain = anatomy.model(images).detach()
-        with torch.inference_mode():
-            fast = anatomy.model(images)
-    torch.testing.assert_close(fast.clone(), plain)
-
-
 class Caching(nn.Module):
     """Keeps what it adds, as networks keep the positions of their last size."""
 

@@ -119,39 +119,10 @@ def test_a_block_hidden_from_torch_can_be_cut_out(built, images):
             exactly(model(images), nn.Sequential(stem, rest, *head)(images))
 
 
-def test_each_call_of_a_shared_module_is_cut_alone(built, images):
-    anatomy = built("called thrice")
-    stem, thrice, *head = copy.deepcopy(anatomy.model)
-    logits = []
-    for block in anatomy[1:-1]:
-        with ablate(anatomy, block):
-            logits.append(anatomy.model(images))
-    assert len(logits) == 3
-    twice = nn.Sequential(stem, thrice.block, thrice.block, *head)(images)
-    for ablated in logits:
-        torch.testing.assert_close(ablated, twice)
-
-
 def test_what_was_kept_is_safe_from_a_later_change_in_place(built, images):
     anatomy = built("over the stream")
     maps = maps_of(anatomy, images)
     exactly(maps["stem"], anatomy.model[0](images))
-
-
-def test_each_pass_takes_the_place_of_the_one_before(anatomy, images):
-    other = images.flip(0)
-    with watch(anatomy) as maps, torch.no_grad():
-        anatomy.model(images)
-        anatomy.model(other)
-    exactly(dict(maps), dict(maps_of(anatomy, other)))
-
-
-def test_the_batch_may_have_another_size_than_the_dissected_one(anatomy, images):
-    block = anatomy[-2]
-    with ablate(anatomy, block):
-        one, five = (maps_of(anatomy, images[[0, 1, 0, 1, 0][:n]]) for n in (1, 5))
-    assert {len(m) for m in five.values()} == {5}
-    torch.testing.assert_close(five[block.name][:1], one[block.name])
 
 
 def test_watch_sees_only_the_blocks_that_it_is_given(built, images):
