@@ -15,7 +15,7 @@ from internals import (
 )
 from PIL import Image
 
-from visprism import Batches, ImageSet, InputError, Preprocessing, batches, load_data
+from visprism import Batches, ImageSet, InputError, Preprocessing, batches
 
 WAY = Preprocessing((4, 4), mean=(0.5, 0.4, 0.3), std=(0.25, 0.2, 0.3))
 PLAIN = {"mean": (0.0,) * 3, "std": (1.0,) * 3}
@@ -141,15 +141,6 @@ def test_images_are_decoded_once_whatever_the_batch_size_and_normalization(sourc
     assert counted.reads.tolist() == [2] * 20
 
 
-def test_a_slice_of_batches_reads_only_its_own_images(source):
-    counted = source(7)
-    parts = batches(counted.image_set(np.arange(7)), Preprocessing((8, 8)), 2)
-    assert (len(parts), len(parts[1::2])) == (4, 2)
-    assert [targets.tolist() for _, targets in parts[1::2]] == [[2, 3], [6]]
-    assert counted.reads.tolist() == [0, 0, 1, 1, 0, 0, 1]
-    assert parts[-1][1].tolist() == parts[1::2][1][1].tolist() == [6]
-
-
 def test_several_threads_keep_the_order_of_batches():
     at_once = threading.Barrier(4)
 
@@ -177,13 +168,6 @@ def test_a_change_is_given_pixels_and_their_indices_and_reaches_no_other_pass(
     assert torch.equal(to_pixels(changed, WAY), 255 - pixels)
     assert seen == [(torch.uint8, [0, 1, 2, 3]), (torch.uint8, [4, 5])]
     assert torch.equal(images.pixels(WAY, 0, 6), pixels)
-
-
-def test_another_file_of_the_same_name_has_another_fingerprint(folder, photo):
-    before = ordered(load_data(f"folder:{folder}")).fingerprint()
-    assert ordered(load_data(f"folder:{folder}")).fingerprint() == before
-    photo(9, 11, 5).save(folder / "dogs" / "0.PNG")
-    assert ordered(load_data(f"folder:{folder}")).fingerprint() != before
 
 
 def test_other_pixels_or_targets_have_another_fingerprint(tensors):

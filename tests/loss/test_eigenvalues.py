@@ -100,13 +100,3 @@ def test_agrees_with_arpack_and_products_by_autograd():
     theirs = eigsh(operator, k=3, which="LM", tol=1e-6, return_eigenvectors=False)
     ours = vp.top_eigenvalues(vp.Objective(model, [(images, targets)]), k=3, tol=1e-3)
     np.testing.assert_allclose(np.sort(ours.value), np.sort(theirs), rtol=1e-4)
-
-
-@pytest.mark.slow
-def test_the_standard_error_of_a_moment_holds_its_level(objective, dense):
-    exact, inside = float(torch.linalg.eigvalsh(dense).mean()), 0
-    for seed in range(100):
-        density = vp.spectral_density(objective, runs=4, steps=2, run=vp.Run(seed=seed))
-        mean = density.moment(1)
-        inside += mean.low <= exact <= mean.high
-    assert 0.90 <= inside / 100 <= 0.99

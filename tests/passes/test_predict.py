@@ -9,27 +9,6 @@ from torch import nn
 from visprism import InputError, Predictions, calibration, predict
 
 
-class Network(nn.Sequential):
-    """A classifier with dropout."""
-
-    def __init__(self):
-        layers = nn.Flatten(), nn.Linear(48, 16), nn.BatchNorm1d(16), nn.Dropout()
-        super().__init__(*layers, nn.Linear(16, 5))
-        self.eval()
-
-
-@pytest.fixture
-def model():
-    return Network()
-
-
-@pytest.fixture
-def pairs():
-    """Ten labeled images, in batches of four."""
-    images = torch.randn(10, 3, 4, 4, generator=torch.Generator().manual_seed(1))
-    return list(zip(images.split(4), (torch.arange(10) % 5).split(4), strict=True))
-
-
 def test_logits_are_those_of_the_model_in_the_order_of_the_images(model, pairs):
     predictions = predict(model, pairs)
     with torch.no_grad():
@@ -38,23 +17,6 @@ def test_logits_are_those_of_the_model_in_the_order_of_the_images(model, pairs):
     assert predictions.provenance.images == len(predictions) == 10
     assert predictions.provenance.image_shape == (3, 4, 4)
     assert predictions.provenance.batch_size == 4
-
-
-class OfDict(nn.Module):
-    """A model that is called by keyword and returns a dict, as Hugging Face's are."""
-
-    def __init__(self, model):
-        super().__init__()
-        self.model = model
-
-    def forward(self, pixel_values):
-        return {"features": pixel_values, "logits": self.model(pixel_values)}
-
-
-def test_a_mapping_of_images_and_a_dict_of_outputs_are_understood(model, pairs):
-    given = [({"pixel_values": x}, t) for x, t in pairs]
-    predictions = predict(OfDict(model).eval(), given)
-    torch.testing.assert_close(predictions.logits, predict(model, pairs).logits)
 
 
 def test_probabilities_are_refused_and_their_logarithm_gives_the_same_metrics():

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from visprism import dissect, forward, watch
+from visprism import dissect, forward
 
 
 def parts(anatomy):
@@ -32,19 +32,3 @@ def test_the_shape_of_the_images_only_changes_the_grids(built):
     assert [b.layout.grid for b in oblong[:-1]] == [(8, 3)] * (len(oblong) - 1)
     assert [b.name for b in oblong] == [b.name for b in square]
     assert [b.kind for b in oblong] == [b.kind for b in square]
-
-
-def test_compiling_changes_nothing_but_the_names(built, images):
-    model = built("functional")
-    wanted = dissect(model, images)
-    with watch(wanted) as plain:
-        model(images)
-    compiled = torch.compile(model, backend="eager")
-    anatomy = dissect(compiled, images)
-    assert [b.name.removeprefix("_orig_mod.") for b in anatomy] == [b.name for b in wanted]
-    assert [row[1:] for row in parts(anatomy)] == [row[1:] for row in parts(wanted)]
-    with watch(anatomy) as seen, torch.no_grad():
-        compiled(images)
-    for name, feature_map in plain.items():
-        compiled_name = name if name == "stem" else f"_orig_mod.{name}"
-        torch.testing.assert_close(seen[compiled_name], feature_map, rtol=0, atol=0)
