@@ -22,8 +22,8 @@ def exactly(actual, expected):
     torch.testing.assert_close(actual, expected, rtol=0, atol=0)
 
 
-def test_a_vit_without_one_attention_is_a_vit_without_it(built, images):
-    anatomy = built("vit")
+def test_a_vit_without_one_attention_is_a_vit_without_it(anatomy_of, images):
+    anatomy = anatomy_of("vit")
 
     class Nothing(nn.Module):
         def forward(self, x, **_):
@@ -70,8 +70,8 @@ def test_a_replaced_block_computes_the_function(anatomy, images):
         exactly(maps[block.name], 2 * maps[before.name] + 1)
 
 
-def test_lesions_inside_each_other_cut_out_both(built, images):
-    anatomy = built("vit")
+def test_lesions_inside_each_other_cut_out_both(anatomy_of, images):
+    anatomy = anatomy_of("vit")
     by_hand = copy.deepcopy(anatomy.model)
     by_hand.blocks = nn.Sequential(by_hand.blocks[0], by_hand.blocks[2])
     cut = [anatomy[f"blocks.1.{part}"] for part in ("attn", "mlp")]
@@ -110,8 +110,9 @@ class First(nn.Sequential):
         return super().forward(x)[0]
 
 
-def test_a_block_hidden_from_torch_can_be_cut_out(built, images):
-    stem, one, two, *head = built("residual").model
+def test_a_block_hidden_from_torch_can_be_cut_out(images):
+    stem, one, two = (nn.Conv2d(n, 4, 3, padding=1) for n in (3, 4, 4))
+    head = nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(4, 5)
     model = nn.Sequential(stem, Foreign(one), First(Foreign(two, "and more")), *head).eval()
     anatomy = dissect(model, images)
     for block, rest in zip(anatomy[1:-1], (two, one), strict=True):
@@ -119,28 +120,28 @@ def test_a_block_hidden_from_torch_can_be_cut_out(built, images):
             exactly(model(images), nn.Sequential(stem, rest, *head)(images))
 
 
-def test_what_was_kept_is_safe_from_a_later_change_in_place(built, images):
-    anatomy = built("over the stream")
+def test_what_was_kept_is_safe_from_a_later_change_in_place(anatomy_of, images):
+    anatomy = anatomy_of("over the stream")
     maps = maps_of(anatomy, images)
-    exactly(maps["stem"], anatomy.model[0](images))
+    exactly(maps["stem"], anatomy.model.stem(images))
 
 
-def test_watch_sees_only_the_blocks_that_it_is_given(built, images):
-    anatomy = built("residual")
+def test_watch_sees_only_the_blocks_that_it_is_given(anatomy_of, images):
+    anatomy = anatomy_of("functional")
     with watch(anatomy, blocks=anatomy[1:2]) as maps:
         anatomy.model(images)
     assert list(maps) == [anatomy[1].name]
 
 
-def test_a_block_that_changes_the_shape_cannot_be_ablated(built):
-    anatomy = built("residual")
-    wanted = r"block 'stem' \(stem\) must keep the shape .*\(2, 3, 16, 16\) to \(2, 4, 16, 16\)"
+def test_a_block_that_changes_the_shape_cannot_be_ablated(anatomy_of):
+    anatomy = anatomy_of("functional")
+    wanted = r"block 'stem' \(stem\) must keep the shape .*\(2, 3, 16, 16\) to \(2, 8, 16, 16\)"
     with pytest.raises(InputError, match=wanted), ablate(anatomy, anatomy["stem"]):
         pass
 
 
-def test_a_replacement_of_another_shape_is_refused(built, images):
-    anatomy = built("residual")
+def test_a_replacement_of_another_shape_is_refused(anatomy_of, images):
+    anatomy = anatomy_of("functional")
     block = anatomy[1]
     wanted = rf"output of function must have shape .*, as block '{block.name}' has, got"
     with pytest.raises(InputError, match=wanted), replace(anatomy, block, lambda x: x[:, :1]):
@@ -148,11 +149,11 @@ def test_a_replacement_of_another_shape_is_refused(built, images):
     assert anatomy.model(images).shape == (2, 5)
 
 
-def test_a_pass_that_takes_another_way_is_refused(built):
+def test_a_pass_that_takes_another_way_is_refused(anatomy_of):
     class TwoWays(nn.Module):
         def __init__(self):
             super().__init__()
-            self.model = built("residual").model
+            self.model = anatomy_of("functional").model
 
         def forward(self, x):
             return self.model(x.flip(-1).flip(-1) if x.shape[-1] == 16 else x)
