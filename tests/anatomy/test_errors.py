@@ -7,7 +7,7 @@ import timm
 import torch
 from torch import nn
 
-from visprism import InputError, ablate, dissect, forward, watch
+from visprism import InputError, dissect, forward, watch
 
 
 class Gives(nn.Module):
@@ -91,16 +91,6 @@ def test_a_mapping_goes_by_keyword_where_the_model_names_its_arguments():
     x, scale = torch.ones(2, 3), torch.tensor(2.0)
     for model in (Named(), Wrapper(), nn.DataParallel(Named())):
         assert torch.equal(forward(model, {"pixel_values": x, "scale": scale}), 2 * x)
-
-
-def test_a_block_of_another_anatomy_is_refused(images):
-    def small(width):
-        layers = nn.Conv2d(3, width, 3), nn.Flatten(), nn.Linear(196 * width, 5)
-        return dissect(nn.Sequential(*layers).eval(), images)
-
-    expected = "block must be of this anatomy, got 'stem' of another"
-    with pytest.raises(InputError, match=expected), ablate(small(4), small(8)["stem"]):
-        pass
 
 
 def test_tokens_of_images_of_another_size_are_refused():

@@ -6,6 +6,7 @@ The streams, their grids and their blocks are written by hand from the papers.
 import numpy as np
 import pytest
 import torch
+from small_models import Residual
 from timm.models.crossvit import CrossVit
 from timm.models.hrnet import hrnet_w18_small
 from timm.models.tnt import TNT
@@ -118,15 +119,6 @@ def test_every_parameter_and_operation_is_in_one_block(network):
     assert names == {name for name, _ in anatomy.model.named_parameters()}
     off_grid = {b.name.rpartition(".")[2] for b in anatomy[1:-1] if b.layout is None}
     assert off_grid <= {"attn_in", "mlp_in"}  # only pixel tokens have no grid
-
-
-class Residual(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.conv = nn.Conv2d(8, 8, 3, padding=1)
-
-    def forward(self, x):
-        return x + self.conv(x).relu()
 
 
 class Merging(nn.Module):

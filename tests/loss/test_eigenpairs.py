@@ -145,12 +145,3 @@ def test_a_budget_ends_it_and_says_that_nothing_has_converged():
     exact = np.linspace(0, 1, 400)
     nearest = np.abs(pairs.values.numpy()[:, None] - exact).min(1)
     assert (nearest <= pairs.residuals.numpy() + 1e-12).all()
-
-
-def test_one_space_serves_several_requests():
-    A = matrix(HESSIAN)
-    requests = [Request(3, "LM"), Request(2, "SA"), Request(1, "LA", required=False)]
-    leading, low, most = eigenpairs_of(operator(A), start(len(A)), requests, tol=1e-9)
-    np.testing.assert_allclose(leading.values, [100, 60, 41], rtol=1e-8)
-    np.testing.assert_allclose(low.values, [-40, -25], rtol=1e-8)
-    assert abs(float(most.values[0]) - 100) <= float(most.residuals[0]) + 1e-9

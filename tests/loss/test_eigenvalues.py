@@ -5,7 +5,10 @@ import pytest
 import torch
 from internals import Products, stream
 from scipy.sparse.linalg import LinearOperator, eigsh
+from small_models import hugging_face_config, seeded
 from torch.nn import functional
+from torchvision.models import VisionTransformer
+from transformers import ViTForImageClassification
 
 import visprism as vp
 
@@ -80,13 +83,25 @@ def test_the_trace_is_that_of_the_dense_hessian(objective, dense):
     assert_within_four_errors(estimate.trace, float(dense.trace()))
 
 
-def test_agrees_with_arpack_and_products_by_autograd():
-    model = vp.load_model("resnet20", seed=1).model
+MODELS = {  # as their libraries make them
+    "resnet20": lambda: vp.load_model("resnet20", seed=1).model,
+    "torchvision's ViT": lambda: VisionTransformer(8, 4, 2, 2, 24, 48, num_classes=10),
+    "Hugging Face's ViT": lambda: ViTForImageClassification(
+        hugging_face_config(image_size=8, patch_size=4, num_labels=10)
+    ),
+}
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_agrees_with_arpack_and_products_by_autograd(name):
+    model = seeded(MODELS[name])
     images = torch.randn(4, 3, 8, 8, generator=stream(0, "images"))
     targets = torch.tensor([0, 3, 3, 9])
     parameters = list(model.parameters())
-    loss = functional.cross_entropy(model(images), targets)
-    gradient = torch.autograd.grad(loss, parameters, create_graph=True)
+    with torch.nn.attention.sdpa_kernel(torch.nn.attention.SDPBackend.MATH):
+        logits = model(images)
+        loss = functional.cross_entropy(getattr(logits, "logits", logits), targets)
+        gradient = torch.autograd.grad(loss, parameters, create_graph=True)
 
     def product(v):
         chunks = torch.from_numpy(v.astype(np.float32)).flatten()

@@ -53,15 +53,6 @@ def test_a_failed_pass_does_not_disturb_the_next_one(anatomy, images, operation)
         exactly(anatomy.model(images), wanted)
 
 
-@pytest.mark.parametrize("operation", OPERATIONS.values(), ids=OPERATIONS)
-def test_works_in_reduced_precision(anatomy, images, operation):
-    with torch.autocast("cpu", torch.bfloat16), operation(anatomy) as maps:
-        logits = anatomy.model(images)
-    assert logits.isfinite().all()
-    if maps is not None:
-        assert list(maps) == [b.name for b in anatomy if b.layout is not None]
-
-
 def test_gradients_flow_through_a_lesion_and_past_its_block(anatomy_of, images):
     anatomy = anatomy_of("functional")
     with ablate(anatomy, anatomy["convs.0"]):
