@@ -1,6 +1,5 @@
 """Laws of Hessian spectra of mini-batches (src/visprism/loss/)."""
 
-import time
 from dataclasses import replace
 
 import numpy as np
@@ -9,7 +8,7 @@ import torch
 from internals import Products
 from torch import nn
 
-from visprism import Objective, Run, TimeBudgetError, hessian_spectrum, top_eigenvalues
+from visprism import Objective, hessian_spectrum, top_eigenvalues
 
 
 @pytest.fixture
@@ -91,16 +90,3 @@ def test_the_number_of_mini_batches_can_be_given(convolutional, batches):
     assert replace(every.select(every.batch < 2), products=spectrum.products) == spectrum
     assert spectrum.batches == 2
     assert spectrum.provenance.images == 8
-
-
-def test_a_deadline_never_shortens_the_measurement(convolutional, batches, monkeypatch):
-    deadline = time.monotonic() + 30
-
-    class Slow(list):
-        def __iter__(self):
-            yield from self[:2]
-            monkeypatch.setattr(time, "monotonic", lambda: deadline + 1)
-            yield self[2]
-
-    with pytest.raises(TimeBudgetError):
-        hessian_spectrum(convolutional, Slow(batches), k=2, run=Run(deadline=deadline))

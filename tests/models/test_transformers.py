@@ -4,6 +4,11 @@ import pytest
 import torch
 from internals import deit, mixer, pit, swin, vit
 from small_models import SMALL, noise, seeded
+from timm.models.deit import VisionTransformerDistilled
+from timm.models.mlp_mixer import MlpMixer
+from timm.models.pit import PoolingVisionTransformer
+from timm.models.swin_transformer import SwinTransformer
+from timm.models.vision_transformer import VisionTransformer
 
 import visprism as vp
 from visprism.models.zoo.conv_vit import conv_vit
@@ -94,3 +99,40 @@ def test_positions_are_interpolated_to_the_size_of_the_image(family):
         positions = positions[:, prefix:].mT.unflatten(-1, (16, 16))
     expected = (torch.arange(16) + 0.5) / 2 - 0.5  # centers of the new places among the old
     torch.testing.assert_close(positions[0, 0, 5, 4:12], expected[4:12])
+
+
+SHAPE = {"embed_dim": 32, "depth": 2, "num_heads": 2, **SMALL}
+POOLED = {"class_token": False, "global_pool": "avg"}
+TIMMS = [  # family, options, what has the same weights
+    ("vit", {}, lambda: VisionTransformer(qkv_bias=False, **SHAPE)),
+    ("vit", {"head": "gap", "qkv_bias": True}, lambda: VisionTransformer(**SHAPE, **POOLED)),
+    (
+        "conv_vit",
+        {"kernel": None},
+        lambda: VisionTransformer(qkv_bias=False, **SHAPE, **POOLED),
+    ),
+    ("deit", {}, lambda: VisionTransformerDistilled(**SHAPE)),
+    (
+        "pit",
+        {"qkv_bias": True, "no_embed_class": True},
+        lambda: PoolingVisionTransformer(
+            base_dims=(32, 32), depth=(1, 1), heads=(1, 2), stride=2, **SMALL
+        ),
+    ),
+    ("mixer", {}, lambda: MlpMixer(num_blocks=2, embed_dim=64, **SMALL)),
+    (
+        "swin",
+        {},
+        lambda: SwinTransformer(
+            embed_dim=32, depths=(2, 1), num_heads=(1, 2), window_size=4, **SMALL
+        ),
+    ),
+]
+
+
+@pytest.mark.parametrize(("family", "options", "theirs"), TIMMS)
+def test_the_logits_are_those_of_timm_for_the_same_weights(family, options, theirs):
+    model, other = seeded(lambda: FAMILIES[family](**options)), seeded(theirs)
+    model.load_state_dict(other.state_dict())
+    images = noise(2, 3, 16, 16)
+    torch.testing.assert_close(model(images), other(images), rtol=1e-5, atol=1e-5)
