@@ -1,6 +1,5 @@
 """Laws of planes (src/visprism/loss/)."""
 
-import numpy as np
 import pytest
 import torch
 from torch import nn
@@ -24,22 +23,6 @@ def other(model, number):
         name: p.detach() + torch.randn(p.shape, generator=generator, dtype=p.dtype)
         for name, p in model.named_parameters()
     }
-
-
-def test_a_random_plane_has_its_weights_in_the_middle(model):
-    (plane,) = random_planes(model, points=5, reach=2.0)
-    np.testing.assert_array_equal(plane.a, [-2, -1, 0, 1, 2])
-    np.testing.assert_array_equal(plane.b, plane.a)
-    assert plane.points()[:6] == [(-2, -2), (-1, -2), (0, -2), (1, -2), (2, -2), (-2, -1)]
-
-
-def test_given_directions_are_taken_as_they_are(model):
-    bias = {"bias": torch.tensor([3.0, 4.0]).double()}
-    weight = {"weight": torch.ones(2, 3).double()}
-    plane = plane_along(model, bias, weight, points=3, reach=0.5)
-    torch.testing.assert_close(plane.first["bias"], bias["bias"])
-    torch.testing.assert_close(plane.second["weight"], weight["weight"])
-    assert plane.points()[:3] == [(-0.5, -0.5), (0.0, -0.5), (0.5, -0.5)]
 
 
 @pytest.mark.parametrize(

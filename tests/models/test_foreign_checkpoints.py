@@ -144,3 +144,9 @@ def test_the_classifier_of_a_file_is_left_out_if_the_model_is_to_have_none(tmp_p
     loaded = load_model(f"timm:resnet10t?num_classes=0@{path}").model
     torch.testing.assert_close(loaded.conv1.state_dict(), trained.conv1.state_dict())
     assert "(fc.bias, fc.weight) is left out" in caplog.text
+
+
+def test_a_name_in_a_file_does_not_change_the_terminal(tmp_path):
+    torch.save(network().state_dict() | {"a\x1b[31m\u202eb": torch.ones(1)}, tmp_path / "a.pt")
+    with pytest.raises(InputError, match=r"not in the model \(a\\x1b\[31m\\u202eb\)"):
+        load_checkpoint(network(1), tmp_path / "a.pt")

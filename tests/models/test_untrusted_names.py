@@ -112,15 +112,9 @@ class Attack:
 @pytest.mark.parametrize("source", ["timm:resnet18", "torchvision:resnet18"])
 def test_libraries_never_read_a_checkpoint_by_themselves(tmp_path, ran, source, option):
     torch.save({"state_dict": Attack(ran)}, tmp_path / "a.pt")
-    with pytest.raises(
-        InputError, match=rf"no argument '{option}'.*Name a checkpoint as {so(source)}"
-    ):
+    with pytest.raises(InputError, match=rf"no argument '{option}'.*Name a checkpoint as "):
         load_model(f"{source}?{option}={tmp_path / 'a.pt'}")
     assert not ran.exists()
-
-
-def so(source):
-    return source.partition(":")[0]
 
 
 def folder_with(tmp_path, **config):
