@@ -18,7 +18,6 @@ from visprism.claims.experiment import RawNumbers, run_claims
 from visprism.claims.hypotheses import PRIMARY, SECONDARY
 from visprism.claims.report import declarations, effects_of, markdown_table
 from visprism.cli import main
-from visprism.cli.claims import SCALES as LISTED
 from visprism.estimates.questions import PAPER_CLAIMS
 
 PROJECT = Path(__file__).parents[2]
@@ -42,10 +41,6 @@ def test_the_page_shows_the_verdicts_of_the_stored_numbers(scale):
     lines = {re.sub(r"(?<=nats \|) (?:[VE][^|]*| )\|$", "", line) for line in text.splitlines()}
     for comparison in ("primary", "equal training NLL", "secondary"):
         assert set(markdown_table(effects, comparison).splitlines()[2:]) <= lines
-
-
-def test_the_command_line_lists_the_scales():
-    assert set(LISTED) == set(SCALES)
 
 
 @pytest.mark.parametrize("scale", ["small", "paper"])

@@ -151,20 +151,6 @@ def test_several_threads_keep_the_order_of_batches():
     assert list(Batches(prepare, 12, 1, range(12), threads=4)) == list(range(12))
 
 
-def test_other_pixels_or_targets_have_another_fingerprint(tensors):
-    images, pixels = tensors
-    labels = torch.arange(11) % 3
-    data = [
-        (normalized(pixels, WAY), labels),
-        (normalized(255 - pixels, WAY), labels),
-        (normalized(pixels, WAY), labels % 2),
-        normalized(pixels, WAY),
-    ]
-    same, *others = (tensor_images([part]).fingerprint() for part in data)
-    assert same == images.fingerprint()
-    assert len({same, *others}) == 4
-
-
 @pytest.mark.parametrize(
     ("targets", "reason"),
     [

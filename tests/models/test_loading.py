@@ -235,7 +235,6 @@ def test_the_randomness_of_the_program_is_left_alone():
         ("timm:qqqqqqqq", r"unknown model 'timm:qqqqqqqq'\. `visprism models` lists names"),
         ("tim:resnet18", r"unknown prefix 'tim:' in 'tim:resnet18'\. A model is timm:NAME"),
         ("timm:", r"'timm:' must name a model, such as timm:resnet18"),
-        ("", r"'' must name a model"),
         ("timm:resnet18?pretrained=3", "pretrained must be True or False, got 3"),
         ("timm:resnet18?depth", r"argument of a model must be key=value, got 'depth'"),
         ("timm:resnet18?in_chans=3&in_chans=1", r"argument 'in_chans' .* must be given once"),
