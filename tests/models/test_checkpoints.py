@@ -6,14 +6,11 @@ nothing.
 
 import pytest
 import torch
+from small_models import assert_same_weights
 from small_models import small_convnet as network
 from torch import nn
 
 from visprism import InputError, load_checkpoint, save_checkpoint
-
-
-def assert_same_weights(a, b):
-    torch.testing.assert_close(a.state_dict(), b.state_dict(), rtol=0, atol=0)
 
 
 def test_tensors_that_share_memory_are_saved(tmp_path):

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import timm
 import torch
+from small_models import assert_same_weights
 from torch import nn
 
 from visprism import InputError, load_checkpoint, load_model
@@ -19,10 +20,6 @@ def network(seed=0, classes=5):
         torch.random.manual_seed(seed)
         body = nn.Sequential(nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4))
         return nn.Sequential(body, nn.Flatten(), nn.Linear(4, classes))
-
-
-def assert_same_weights(a, b):
-    torch.testing.assert_close(a.state_dict(), b.state_dict(), rtol=0, atol=0)
 
 
 def prefixed(state, prefix):
@@ -115,7 +112,7 @@ def test_a_prefix_of_the_model_itself_stays(tmp_path):
 
 def test_another_number_of_classes_is_named_and_loads_when_it_is_given(tmp_path):
     trained = timm.create_model("resnet10t", num_classes=7)
-    path = tmp_path / "a.pth"
+    path = tmp_path / "a@b.pth"
     torch.save(trained.state_dict(), path)
     said = r"the file has 7 rows, the model's 1000\. .*\?num_classes=7 in its name$"
     with pytest.raises(InputError, match=said):

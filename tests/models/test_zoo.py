@@ -23,7 +23,6 @@ def test_a_network_without_classes_gives_what_its_classifier_would_read(name, wi
         ("resnet20?head=fc", "head must be one of gap, gap_mlp, attention_pool, got 'fc'"),
         ("resnet20?smoothing=2", "smoothing must be True or False, got 2"),
         ("resnet20?mc_dropout=1", "mc_dropout must be a number .* below 1, got 1"),
-        ("resnet20?depht=3", "takes no argument 'depht'"),
         ("alter_resnet18_32?msas=(0, 1)", r"msas must have one number per stage \(4\)"),
         ("alter_resnet18_32?msas=(0, 0, 0, 9)", "msas must be 0 to 1 in stage 4"),
         ("preact_resnet18_32?depths=(0, 1)", "depths must be integers of at least 1, got 0"),

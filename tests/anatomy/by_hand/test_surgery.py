@@ -216,6 +216,19 @@ def test_gradients_flow_through_a_lesion_and_past_its_block(anatomy_of, images):
     assert cut is None or cut.abs().sum() == 0
 
 
+@pytest.mark.parametrize("name", ["in place", "by assignment", "tied", "vit"])
+def test_gradients_reach_the_image_while_watched(name, anatomy_of, images):
+    anatomy = anatomy_of(name)
+    images = images.clone().requires_grad_()
+    logits = anatomy.model(images)
+    with watch(anatomy) as maps:
+        watched = anatomy.model(images)
+    exactly(watched, logits)
+    (gradient,) = torch.autograd.grad(watched.square().sum(), images)
+    assert gradient.abs().sum() > 0
+    assert all(m.requires_grad for m in maps.values())
+
+
 class Caching(nn.Module):
     """Keeps what it adds, as networks keep the positions of their last size."""
 
