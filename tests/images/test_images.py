@@ -11,6 +11,7 @@ from internals import (
     normalized,
     ordered,
     tensor_images,
+    to_pixels,
 )
 from PIL import Image
 
@@ -149,6 +150,33 @@ def test_several_threads_keep_the_order_of_batches():
         return rows.start
 
     assert list(Batches(prepare, 12, 1, range(12), threads=4)) == list(range(12))
+
+
+@pytest.mark.parametrize("kind", ["tensors", "pictures"])
+def test_a_change_is_given_pixels_and_their_indices_and_reaches_no_other_pass(
+    kind, tensors, source
+):
+    images = tensors[0] if kind == "tensors" else ordered(source(9).image_set())
+    pixels, seen = images.pixels(WAY, 0, 6), []
+
+    def invert(crops, indices):
+        seen.append((crops.dtype, list(indices)))
+        return crops.neg_().sub_(1)
+
+    parts = images.batches(WAY, batch_size=4, limit=6, change=invert)
+    changed = torch.cat([x for x, _ in parts])
+    assert torch.equal(to_pixels(changed, WAY), 255 - pixels)
+    assert seen == [(torch.uint8, [0, 1, 2, 3]), (torch.uint8, [4, 5])]
+    assert torch.equal(images.pixels(WAY, 0, 6), pixels)
+
+
+def test_other_targets_have_another_fingerprint(tensors):
+    images, pixels = tensors
+    same, other = (
+        tensor_images([(normalized(pixels, WAY), torch.arange(11) % n)]).fingerprint()
+        for n in (3, 2)
+    )
+    assert same == images.fingerprint() != other
 
 
 @pytest.mark.parametrize(

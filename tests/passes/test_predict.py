@@ -1,12 +1,13 @@
-"""Predictions: logits of models."""
+"""Predictions: logits of models; and pixels that are undone."""
 
 import math
 
 import pytest
 import torch
+from internals import PixelSpace, normalized
 from torch import nn
 
-from visprism import InputError, Predictions, calibration, predict
+from visprism import InputError, Predictions, Preprocessing, calibration, predict
 
 
 def test_logits_are_those_of_the_model_in_the_order_of_the_images(model, pairs):
@@ -77,3 +78,12 @@ def test_models_and_data_without_predictions_are_refused(model, pairs):
     ):
         with pytest.raises(InputError, match=sentence):
             predict(given, data)
+
+
+def test_rounding_to_half_precision_leaves_pixels_between_0_and_1():
+    way, pixels = Preprocessing((4, 4)), torch.tensor([0.0, 1.0]).expand(1, 3, 4, 2)
+    rounded = normalized((255 * pixels).byte(), way).bfloat16()
+    for images in (rounded, rounded.float()):
+        undone = PixelSpace(way.mean, way.std).pixels(images)
+        assert undone.dtype == images.dtype
+        torch.testing.assert_close(undone.float(), pixels, rtol=0, atol=0.5 / 255)
