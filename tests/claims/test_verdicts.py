@@ -3,6 +3,7 @@
 import json
 from dataclasses import asdict, replace
 from importlib.util import module_from_spec, spec_from_file_location
+from math import log
 from pathlib import Path
 
 import numpy as np
@@ -78,6 +79,13 @@ def test_an_interval_excludes_0_if_and_only_if_holm_rejects():
         assert sum(d.low > 0 or d.high < 0 for d in decisions) == rejections
 
 
+def test_the_weaker_of_two_comparisons_decides():
+    both = SeedEffects((CLEAR, -CLEAR), (1, -1), 0.1)
+    assert decide_all({"C16": both})["C16"].verdict == REPRODUCED
+    same_order = SeedEffects((-CLEAR, -CLEAR), (1, -1), 0.1)
+    assert decide_all({"C16": same_order})["C16"].verdict == OPPOSITE
+
+
 def test_equal_fit_is_the_pair_of_lowest_or_highest_training_nll():
     one, other = {1: 2.0, 2: 1.5, 3: 1.0, 4: 0.7}, {1: 1.9, 2: 1.48, 3: 0.98}
     assert equal_fit(one, other, early=False) == (3, 3)
@@ -134,3 +142,35 @@ def test_a_second_implementation_gives_the_same_verdicts():
         assert len(verdicts) == (len(PRIMARY) if scale == "small" else 17)
         seen |= set(verdicts.values())
     assert seen == {REPRODUCED, OPPOSITE, NO_EFFECT, CANT_TELL, NOT_RUN}
+
+
+def test_a_row_says_so_if_equal_fit_has_another_verdict():
+    raw = raw_numbers(np.random.default_rng(3), 0)
+    for seed in range(3, 8):
+        for name, late, early in (("vit", 10.0, 1000.0), ("cnn", 100.0, 100.0)):
+            run = raw.of_network(name)[seed]
+            noise = 1 + 0.01 * seed * (name == "vit")
+            run.quantities.update({"APE, trained objective @20": late * noise,
+                               "APE, trained objective @1": early * noise,
+                               f"{FIT} @20": 1.0 if name == "vit" else 0.5})  # fmt: skip
+    effects = effects_of(raw)
+    (row, equal) = np.flatnonzero(effects.row == "C1")[:2]
+    assert effects.verdict[row] == REPRODUCED
+    assert effects.effect[row] == pytest.approx(log(0.1 * 1.05), abs=0.01)
+    assert effects.comparison[equal] == "equal training NLL"
+    assert effects.verdict[equal] == OPPOSITE
+    assert OPPOSITE in effects.note[row]
+
+
+@pytest.mark.slow
+def test_a_study_without_effects_has_a_false_verdict_in_at_most_5_percent():
+    rng, rows = np.random.default_rng(4), list(PRIMARY)
+    false = 0
+    for _ in range(1000):
+        values = rng.normal(size=(len(rows), 5))
+        tested = {
+            row: SeedEffects((v,), (1,), 0.5) for row, v in zip(rows, values, strict=True)
+        }
+        verdicts = {d.verdict for d in decide_all(tested, holm=len(rows)).values()}
+        false += bool(verdicts & {REPRODUCED, OPPOSITE})
+    assert false < 50 + 4 * 6.9  # 4 standard errors

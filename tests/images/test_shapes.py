@@ -1,6 +1,7 @@
 """Laws of the shapes data set."""
 
 import numpy as np
+import pytest
 import torch
 from internals import SILHOUETTES, TEXTURES
 
@@ -40,6 +41,33 @@ def test_shape_and_texture_are_balanced_and_independent():
     assert pairs[0].tolist() == list(range(100))
     assert set(pairs[1]) == {100}
     np.testing.assert_array_equal(pixels(shape, [5, 77]), pixels(texture, [5, 77]))
+
+
+@pytest.mark.parametrize("name", SILHOUETTES)
+def test_every_silhouette_covers_the_same_area(name):
+    at = np.linspace(-1.2, 1.2, 600)
+    inside = SILHOUETTES[name](*np.meshgrid(at, at)) < 0
+    assert inside.mean() * 2.4**2 == pytest.approx(1, rel=0.02)
+    assert not inside[[0, -1]].any()
+    assert not inside[:, [0, -1]].any()
+
+
+def test_no_silhouette_can_be_turned_into_another():
+    at = np.linspace(-1.1, 1.1, 150)
+    x, y = np.meshgrid(at, at)
+    turns = np.linspace(0, 2 * np.pi, 48, endpoint=False)
+    masks = {
+        name: [
+            outline(np.cos(t) * x + np.sin(t) * y, np.cos(t) * y - np.sin(t) * x) < 0
+            for t in turns
+        ]
+        for name, outline in SILHOUETTES.items()
+    }
+    for one, (still, *_) in masks.items():
+        for other, turned in masks.items():
+            if one < other:
+                overlap = max((still & m).sum() / (still | m).sum() for m in turned)
+                assert overlap < 0.9, f"{one} and {other}"
 
 
 def test_a_linear_classifier_cannot_tell_the_shapes():

@@ -80,6 +80,20 @@ def test_the_interval_of_a_difference_covers_it_where_directions_are_no_pairs():
     assert 0.94 <= inside / simulations <= 1  # too wide: both models have the same images
 
 
+@pytest.mark.parametrize(
+    ("directions", "images", "residual"), [(0.0, 1.0, 0.3), (1.0, 0.0, 0.3), (1.0, 3.0, 1.0)]
+)
+def test_the_interval_covers_the_mean_over_all_directions_and_images(
+    directions, images, residual
+):
+    rng, inside, simulations = np.random.default_rng(0), 0, 500
+    for _ in range(simulations):
+        values = directions * rng.normal(size=(3, 1)) + images * rng.normal(size=(1, 30))
+        made = crossed_mean(values + residual * rng.normal(size=(3, 30)))
+        inside += made.low <= 0 <= made.high
+    assert 0.92 <= inside / simulations <= 0.99
+
+
 def test_the_interval_is_that_of_the_mean_squares_of_crossed_effects():
     rng, (p, n) = np.random.default_rng(0), (4, 30)
     values = rng.normal(size=(p, 1)) + rng.normal(size=(1, n)) + rng.normal(size=(p, n))
