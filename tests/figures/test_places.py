@@ -140,7 +140,7 @@ def test_the_reliability_diagram_is_a_result_of_the_study(predictions):
     assert study["net"]["reliability"] is study["reliability"]["net"] is results[1]
     assert plot(study["net"]["reliability"]).get_ylabel() == "Accuracy"
     for drawn in (study["calibration"], study["net"]["calibration"]):
-        with pytest.raises(vp.InputError, match=r'CalibrationMetrics\. Draw study\["reliabil'):
+        with pytest.raises(vp.InputError, match=r'no figure\. Draw study\["reliabil'):
             plot(drawn)
 
 

@@ -32,9 +32,8 @@ def test_they_state_the_preprocessing_that_their_members_state():
         for m in ("resnet20.shapes", model, Ensemble([model, model]))
     ]
     assert len(set(numbers)) == 1
-    other = Network()
     with pytest.raises(InputError, match="models must state the same preprocessing, got 32x32"):
-        Ensemble([model, other])
+        Ensemble([model, nn.Identity()])
 
 
 def test_many_passes_have_the_mean_probability_over_what_dropout_draws():

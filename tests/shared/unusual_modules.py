@@ -86,6 +86,17 @@ class Attention(nn.Module):
         return x + mixed.mT.unflatten(2, x.shape[2:])
 
 
+class Caching(Network):
+    """Keeps a table of its own from the first pass on."""
+
+    table = None
+
+    def forward(self, x):
+        if self.table is None:
+            self.table = torch.linspace(0.5, 1, CLASSES)
+        return super().forward(x) * self.table
+
+
 class Counting(Network):
     """Counts its passes in a buffer."""
 

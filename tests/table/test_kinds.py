@@ -125,7 +125,7 @@ def test_one_image_has_no_interval(noise):
     summary = variances(["stem", "mlp"], noise(1, 3, 4, 4), noise(1, 3, 4, 4))[-1]
     assert np.isnan(summary.mean.low).all()
     assert summary.directions().tolist() == [0, 0]
-    assert "(no interval: fewer than" in summary.findings()[0].text
+    assert "(no interval: a single image" in summary.findings()[0].text
 
 
 def test_blocks_that_subsample_or_change_the_grid_do_not_count(noise):

@@ -66,6 +66,15 @@ def test_the_sum_may_fall_where_the_branch_rises(noise):
     assert set(summary.quantity) == {"gain-to-mean", "gain-to-lowest"}
 
 
+def test_a_branch_that_adds_nothing_has_no_gain_and_no_part_in_the_mean(noise):
+    images = 1e3 * noise(8, 3, 9, 9)
+    model = network(LAPLACE, np.zeros((3, 3)))
+    rows, _, summary = measured(model, images)
+    assert np.isnan(rows.gain[rows.block == "2"]).all()
+    _, _, alone = measured(nn.Sequential(*model[:2], *model[3:]).eval(), images)
+    assert summary.mean.tolist() == pytest.approx(alone.mean.tolist())
+
+
 def log_amplitude(x):
     """On the diagonal, mean over channels, by image."""
     level = np.log(np.abs(np.fft.fft2(x.detach().numpy())) + 1e-6).mean(1)

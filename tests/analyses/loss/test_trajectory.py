@@ -87,7 +87,7 @@ def test_refuses_what_is_no_path(walk):
     model, snapshots = walk
     other = [*snapshots, Point(*range(7)).state_dict()]
     for given, match in (
-        (snapshots[:2], "snapshots must be at least 3, .*, got 2"),
+        (snapshots[:2], "checkpoints must be at least 3, .*, got 2"),
         ([*snapshots, snapshots[0]], "the last snapshot must differ"),
         (other, "must have .*sha"),
     ):
