@@ -79,7 +79,7 @@ def load_model(text: str, *, pretrained: bool | None = None, seed: int = 0) -> L
     stated = spec.source != "file" or stored.preprocessing is not None
     stated = stated or states_preprocessing(model, spec.arguments)
     if stated:
-        model.preprocessing = preprocessing  # so that the module itself states it
+        setattr(model, "preprocessing", preprocessing)  # the module itself states it
     return LoadedModel(
         model.eval(),
         preprocessing,

@@ -342,7 +342,7 @@ class Pictures(Valued):
         label = in_sentence(self.value_info().label)
         for name, image in self.pictures().items():
             if np.isfinite(image).any():
-                ends = f"{np.nanmin(image):.3g} to {np.nanmax(image):.3g}"
+                ends = f"{np.nanmin(image):.3g} to {np.nanmax(image):.3g} by position"
                 yield f"{label}, {name}: {ends} over {self.units_text}"
 
 
