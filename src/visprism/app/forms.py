@@ -148,11 +148,11 @@ def parsed_analyses(
 
 
 def form_options(analysis: type) -> dict[str, Option]:
-    """The options of an analysis without those that name files."""
+    """The options of an analysis without those that name files or data."""
     return {
         name: declared
         for name, declared in options_of(analysis).items()
-        if "Path" not in str(declared.type)
+        if not declared.names_files
     }
 
 

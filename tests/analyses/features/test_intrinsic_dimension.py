@@ -74,7 +74,7 @@ def test_a_study_writes_a_file_for_each_model_with_the_place_of_each_row(pooled,
     from safetensors.numpy import load_file
 
     anatomy, batches, features = pooled
-    analysis = vp.IntrinsicDimension(features=str(tmp_path / "f.safetensors"))
+    analysis = vp.IntrinsicDimension(features=tmp_path / "f.safetensors")
     study = vp.examine({"net": anatomy.model}, batches, analyses=[analysis])
     result = study["net"]["intrinsic-dimension"]
     stored = load_file(tmp_path / "f.net.safetensors")
