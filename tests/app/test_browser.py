@@ -134,11 +134,11 @@ def test_the_form_as_it_is_plans_starts_resumes_and_completes(app, page):
 def test_studies_outlive_their_server_and_processes_do_not(app, page):
     page.goto(app.address)
     page.wait_for_selector("form[data-ready]")
-    page.locator(".model input").first.fill("timm:no_such_model")
+    page.locator(".model input").first.fill("resnet20?num_classes=-1")
     page.click("button[type=submit]")
     page.wait_for_selector("#study")
     wait_for_state(page, "failed")
-    assert "unknown model" in page.inner_text("#reason")
+    assert "num_classes must be" in page.inner_text("#reason")
 
     start_study(page, app, "killed")
     page.wait_for_selector("#finished:not([hidden])")
@@ -148,7 +148,7 @@ def test_studies_outlive_their_server_and_processes_do_not(app, page):
     _wait_for_the_end_of(children)
     app.start()
     page.goto(app.address)
-    page.wait_for_selector("#studies .failed >> text=unknown model")
+    page.wait_for_selector("#studies .failed >> text=num_classes must be")
     page.click("text=killed")
     wait_for_state(page, "interrupted")
     page.click("#resume")

@@ -157,6 +157,15 @@ def test_no_option_of_the_app_takes_a_name_of_a_file_or_of_data():
         ),
         *(({"minutes": minutes}, "") for minutes in (1e9, -1, "1")),
         *(({"limit": limit}, "") for limit in (0, 10**12)),
+        *(
+            ({"models": [{"name": name}]}, sentence)
+            for name, sentence in (
+                ("resnet99.shapes", "unknown pretrained weights 'resnet99.shapes'"),
+                ("resnet20.shapes?depth=3", "takes no argument 'depth'"),
+                ("timm:no_such_model", "unknown model"),
+                ("torchvision:no_such_model", "unknown model"),
+            )
+        ),
         *(({"title": title}, "") for title in ("x" * 500, {"a": 1})),
         *(({"analyses": names}, "") for names in ("anatomy", [], ["../x"])),
         *(({"options": {"fourier": {name: "x"}}}, "") for name in ("profile", "__class__")),

@@ -14,6 +14,7 @@ from visprism.core.errors import InputError
 from visprism.core.options import Effort, Option, options_of
 from visprism.core.registry import suggestion
 from visprism.images.corruptions.corrupt import CORRUPTIONS
+from visprism.models.loading import check_model
 from visprism.models.sources import stored_model_name
 from visprism.models.spec import ModelSpec
 
@@ -118,6 +119,7 @@ def model_name(model: ModelForm, settings: Settings) -> str:
             "name must be a model of the zoo, timm or torchvision, with numbers, flags "
             f"and words as options, got {name!r}. Choose a checkpoint from the list."
         )
+    check_model(name)
     return f"{name}@{files[checkpoint]}" if checkpoint else name
 
 
