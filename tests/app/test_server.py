@@ -36,9 +36,10 @@ def test_forms_offer_every_analysis_with_its_options_and_presets_of_them(client)
         declared = form_options(ANALYSES[analysis["name"]])
         assert [o["name"] for o in analysis["options"]] == list(declared)
         for option in analysis["options"]:
-            default = declared[option["name"]].default
-            text = option["default"]  # which the form leaves out where it is not changed
-            assert (declared[option["name"]].parse(text) if text else ()) == default
+            for effort, text in option["defaults"].items():  # not sent where it is not changed
+                (used,) = ANALYSES.chosen(analysis["name"], effort=effort)
+                value = declared[option["name"]].parse(text) if text else ()
+                assert value == getattr(used, option["name"])
 
 
 def test_every_page_and_file_of_a_page_is_answered_and_breaks_no_rule_of_accessibility(client):

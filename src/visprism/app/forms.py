@@ -11,7 +11,7 @@ from visprism.analyses.base import ANALYSES, Needs
 from visprism.analyses.predictions.bands import BAND_CENTERS
 from visprism.app.settings import Settings
 from visprism.core.errors import InputError
-from visprism.core.options import Effort, Option, options_of
+from visprism.core.options import EFFORTS, Effort, Option, options_of
 from visprism.core.registry import suggestion
 from visprism.images.corruptions.corrupt import CORRUPTIONS
 from visprism.models.loading import check_model
@@ -201,18 +201,26 @@ def _analysis(name: str) -> dict[str, Any]:
 
 
 def _option(declared: Option) -> dict[str, Any]:
-    value, choices = declared.default, declared.choices
+    choices = declared.choices
     if declared.metavar.endswith(",..."):  # several of them, separated by commas
         choices = None
-    values = value if isinstance(value, tuple | list) else (value,)
     return {
         "name": declared.name,
         "help": declared.help,
         "constraint": declared.constraint,
         "type": "flag" if declared.type is bool else "text",
         "choices": None if choices is None else list(map(str, choices)),
-        "default": "none" if value is None else ",".join(map(str, values)),
+        "defaults": {
+            effort: _text(declared.info.by_effort.get(effort, declared.default))
+            for effort in EFFORTS
+        },
     }
+
+
+def _text(value: Any) -> str:
+    """A value as `Option.parse` reads it."""
+    values = value if isinstance(value, tuple | list) else (value,)
+    return "none" if value is None else ",".join(map(str, values))
 
 
 def _models() -> dict[str, list[str]]:
