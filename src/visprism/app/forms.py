@@ -1,5 +1,6 @@
 """Forms: what they offer, and the study that one asks for, checked and safe to run."""
 
+import re
 from collections.abc import Iterable, Mapping
 from functools import cache
 from pathlib import Path
@@ -76,7 +77,14 @@ def stated(kind: Any, values: Any) -> Any:
     try:
         return msgspec.convert(values, kind)
     except (ValueError, RecursionError) as error:
-        raise InputError(f"a request must be what the form sends: {error}") from error
+        parts = re.fullmatch(r"Expected (.*) - at `\$\.(.*)`", str(error))
+        if parts is None:
+            raise InputError(f"a request must be what the form sends: {error}") from error
+        what = re.sub(r"`(\w+)( \| null)?`", lambda k: _NOUNS.get(k[1], k[1]), parts[1])
+        raise InputError(f"{parts[2]} must be {what}") from error
+
+
+_NOUNS = {"int": "an integer", "float": "a number", "str": "a text", "array": "a list"}
 
 
 def named(form: Form, settings: Settings) -> Named:
