@@ -99,6 +99,7 @@ const setUpForm = async (form) => {
     for (const select of all(".model select")) { select.append(make("option", {}, checkpoint)); select.hidden = false; }
     find("select", [...all(".model")].at(-1)).value = checkpoint;
   }));
+  find("[type=submit]", form).disabled = false;
   form.dataset.ready = "yes";
 };
 
@@ -183,6 +184,7 @@ const setUpStudy = (box) => {
     find("#reason").hidden = !state.reason;
     find("#reason").textContent = state.reason;
     find("#progress").hidden = !active;
+    find("#exports").hidden = !state.finished.length;
     const { started, progress } = state;
     find("#doing").textContent = state.state === "waiting" ? "Waiting for another study to end."
       : started ? `${started.analyses.join(", ")} of ${started.model}, ${started.images} images` : "Loading and timing the models.";
