@@ -2,6 +2,7 @@
 
 import asyncio
 import html
+import os
 import re
 import time
 from dataclasses import replace
@@ -22,6 +23,7 @@ from visprism.app.renderer import Renderer, _study
 from visprism.app.server import Server
 from visprism.app.settings import Settings, studies_in
 from visprism.app.uploads import store_image
+from visprism.core.files import lock_folder
 
 
 def test_forms_offer_every_analysis_with_its_options_and_presets_of_them(client):
@@ -184,6 +186,17 @@ def test_given_studies_are_read_only_and_a_training_is_not_said_to_run(tmp_path)
     server = Server(Settings(tmp_path / "workspace", studies=studies))
     states = {s["name"]: (s["state"], s["resumable"]) for s in server.library.listing()}
     assert states == {"given": ("complete", False), "run": ("watched", False)}
+
+
+def test_a_study_that_another_process_measures_is_not_interrupted(tmp_path):
+    folder = tmp_path / "given"
+    folder.mkdir()
+    (folder / "study.json").write_text('{"format": 2, "header": {}, "entries": {}}')
+    library = Server(Settings(tmp_path / "workspace", studies=[folder])).library
+    lock = lock_folder(folder, "out")
+    assert library.state("given")["state"] == "running elsewhere"
+    os.close(lock)
+    assert library.state("given")["state"] == "interrupted"
 
 
 def _until(condition, seconds=120):
