@@ -25,11 +25,6 @@ def elsewhere(tmp_path, monkeypatch):
     plt.close("all")
 
 
-def test_there_are_at_most_ten_lines_of_python():
-    lines = [line for block in BLOCKS for line in block.splitlines() if line]
-    assert 0 < len(lines) <= 10
-
-
 @pytest.mark.parametrize("block", BLOCKS, ids=range(len(BLOCKS)))
 def test_the_readme_runs(block, capsys):
     exec(compile(block, "README.md", "exec"), {})

@@ -7,15 +7,7 @@ from copy import deepcopy
 import pytest
 import torch
 from internals import (
-    Form,
-    Library,
-    SearchLog,
-    Settings,
-    named,
-    parse,
     read_checkpoint,
-    read_json,
-    read_recipe,
     write_checkpoint,
 )
 from torch import nn
@@ -105,66 +97,18 @@ def use_weights(path):
     vp.load_checkpoint(network(), path)
 
 
-def recipe(folder):
-    (folder / "a.yaml").write_text("base: quick\nlr: 1e-3\nepochs: 2\nmixup: 0.2\n")
-    return folder / "a.yaml"
-
-
-def study_file(folder):
-    (folder / "a.yaml").write_text(
-        "models:\n  small: resnet20\ndata: shapes?size=32\nlimit: 8\nout: here\n"
-        "analyses: [fourier]\noptions:\n  fourier: {profile: radial}\nseed: 3\n"
-    )
-    return folder / "a.yaml"
-
-
-def search(folder):
-    log = use_search(folder / "search.json")
-    log.append(("layer3.1",), 0, 0.5)
-    log.append(("layer3.1", "layer3.0"), 1, 0.25)
-    return folder / "search.json"
-
-
-def use_search(path):
-    return SearchLog(path, network(), {"repeats": 2})
-
-
 def training(folder):
     write_checkpoint(folder, {"step": 1, "engine": network().state_dict()})
     return folder / "last.ckpt"
 
 
-def form(folder):
-    content = {
-        "models": [{"name": "resnet20", "checkpoint": None}],
-        "data": "shapes",
-        "analyses": ["fourier"],
-        "options": {"fourier": {"profile": "radial"}},
-        "minutes": 1.5,
-        "limit": 8,
-    }
-    path = folder / "study" / "request.json"
-    path.parent.mkdir()
-    path.write_text(json.dumps(content))
-    return path
-
-
-def use_form(path):
-    library = Library(Settings(path.parent.parent))
-    assert [study["name"] for study in library.listing()] == ["study"]
-    named(read_json(path, Form, "a form"), library.settings)
-
-
-# Other files of JSON are read by the same function.
+# Other files of JSON are read by the same function: see app/test_hostile_requests.py for forms,
+# recipes in test_untrusted_files.py and study files in cli/test_study_file.py.
 FILES = {
     "result": (result, use_result),
     "index of a study": (study, use_study),
     "weights": (weights, use_weights),
-    "log of a search": (search, use_search),
     "training": (training, lambda path: read_checkpoint(path.parent)),
-    "form": (form, use_form),
-    "recipe": (recipe, read_recipe),
-    "study file": (study_file, lambda path: parse(["examine", str(path)])),
 }
 
 

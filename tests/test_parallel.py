@@ -13,17 +13,14 @@ from caller_settings import SETTINGS, made
 from internals import (
     BatchNormOfXla,
     RankSlice,
-    gather,
     hvp,
-    rank,
     settings_of_products,
-    share,
     world_size,
 )
 from torch import nn
 from torch.nn.functional import cross_entropy
 
-from visprism import Compute, InputError, Objective, predict, processes
+from visprism import Compute, Fourier, InputError, Objective, examine, predict, processes
 
 
 @pytest.fixture
@@ -149,6 +146,22 @@ def test_precision_is_that_of_the_arithmetic_and_leaves_the_weights(model, preci
     assert {p.dtype for p in model.parameters()} == {torch.float32}
 
 
+def test_a_tensor_that_a_model_keeps_elsewhere_is_said(model):
+    kept = torch.ones(8, device="meta")
+    model.register_forward_pre_hook(lambda _, x: (x[0] * kept,))
+    with pytest.raises(InputError, match="The model may keep a device, or a tensor"):
+        Fourier()(model, [torch.rand(4, 3, 8, 8)])
+
+
+def test_torch_makes_tensors_on_the_cpu_by_default(model):
+    for measure in (Fourier(), examine):
+        with (
+            torch.device("meta"),
+            pytest.raises(InputError, match="default device must be the CPU, got meta"),
+        ):
+            measure(model, [torch.rand(4, 3, 16, 16)])
+
+
 @pytest.mark.parametrize(("local_rank", "gpu"), [(0, 0), (3, 3), (5, 1)])  # 5: more than GPUs
 def test_each_process_of_a_machine_takes_a_gpu_of_its_own(monkeypatch, local_rank, gpu):
     monkeypatch.setattr(torch, "empty", lambda *_, **__: None)  # as if there were GPUs
@@ -165,13 +178,6 @@ def test_a_device_that_cannot_compute_is_refused(device):
         InputError, match=rf"device must be available .*, got '{device}' \(.*\)\. Use 'cpu'"
     ):
         Compute(device)
-
-
-def test_one_process_does_everything():
-    items = iter("abc")
-    assert (rank(), world_size()) == (0, 1)
-    assert share(items) is items
-    assert gather("mine") == ["mine"]
 
 
 def test_without_torchrun_no_processes_are_joined(monkeypatch):

@@ -1,11 +1,8 @@
 """The public names: what ``import visprism`` offers, and that it offers it lazily."""
 
-import ast
-import inspect
 import runpy
 import subprocess
 import sys
-from dataclasses import fields
 from importlib.metadata import version
 from pathlib import Path
 
@@ -17,19 +14,12 @@ from visprism import ANALYSES
 from visprism.results import result_types
 
 PROJECT = Path(__file__).parent.parent
-STUB = Path(visprism.__file__).with_suffix(".pyi")
 
 
 @pytest.mark.parametrize("name", visprism.__all__)
 def test_every_name_is_available_and_documented(name):
     assert getattr(visprism, name).__doc__.strip()
     assert name in dir(visprism)
-
-
-def test_no_name_is_listed_twice():
-    nodes = ast.parse(STUB.read_text("utf-8")).body
-    names = [alias.name for n in nodes if isinstance(n, ast.ImportFrom) for alias in n.names]
-    assert len(names) == len(set(names)) == len(visprism.__all__)
 
 
 def test_every_type_of_result_is_public():
@@ -79,28 +69,6 @@ def test_neither_the_package_nor_the_help_imports_another_package():
     assert answer.stdout.splitlines()[-1] == "{'visprism'}"
 
 
-PROGRAM = """
-import torch, visprism as vp
-layers = torch.nn.Conv2d(3, 4, 3), torch.nn.AdaptiveAvgPool2d(1), torch.nn.Flatten()
-anatomy = vp.dissect(torch.nn.Sequential(*layers).eval(), torch.rand(2, 3, 8, 8))
-print(type(vp.plot(vp.costs(anatomy))))
-def resnet20(): ...
-try:
-    vp.MODELS.register(resnet20)
-except vp.InputError as error:
-    print(error, "resnet20" in vp.MODELS)
-"""
-
-
-def test_what_registers_elsewhere_is_there_at_the_first_call():
-    """A figure, and a model of the zoo."""
-    answer = subprocess.run(
-        [sys.executable, "-c", PROGRAM], capture_output=True, text=True, check=True
-    )
-    assert "Axes" in answer.stdout
-    assert "model 'resnet20' is already registered True" in answer.stdout
-
-
 # Pages of analyses.
 ANALYSIS_PAGES = sorted((PROJECT / "docs" / "analyses").glob("*.md"))
 
@@ -117,10 +85,3 @@ def test_every_analysis_has_a_page_and_its_options_are_those_of_the_declaration(
 
 def test_the_version_is_that_of_the_package():
     assert visprism.__version__ == version("visprism")
-
-
-def test_the_help_of_a_public_name_tells_what_its_fields_mean_and_is_short():
-    for settings in (visprism.DataOptions, visprism.Run, visprism.Compute):
-        missing = [f.name for f in fields(settings) if f"{f.name}:" not in settings.__doc__]
-        assert missing in ([], ["mean"])  # which stands with std
-    assert "Provenance" not in str(inspect.signature(visprism.examine))

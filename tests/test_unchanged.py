@@ -20,7 +20,7 @@ BUILT_IN = [n for n, a in ANALYSES.items() if a.__module__.startswith("visprism.
 pytestmark = pytest.mark.usefixtures("draws_of_python")
 
 # Networks without gradients or second derivatives, or that the images do not fit.
-REFUSED = {"scripted", "quantized", "bf16", "two inputs"}
+REFUSED = {"scripted", "bf16", "two inputs"}
 PATCHING = ["ablation", "hessian", "landscape"]  # one way through each part that patches
 
 

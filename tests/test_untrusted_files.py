@@ -214,12 +214,6 @@ def test_a_tampered_result_is_refused(tmp_path, change, reason):
         Found.load(path)
 
 
-def test_a_column_of_texts_is_declared_when_it_is_made():
-    names = np.array(["a"])
-    with pytest.raises(ValueError, match=r"value must be numbers \(visprism.Texts declares"):
-        Found(value=names, names=names)
-
-
 def test_a_pipe_is_no_result(tmp_path):
     os.mkfifo(tmp_path / "a.npz")
     with pytest.raises(InputError, match=r"must be a file that Result\.save wrote"):

@@ -108,23 +108,3 @@ def test_it_works_on_any_network(name, network):
     assert result.findings()
     assert set(result.block) <= {block.name for block in anatomy}
     assert result.provenance.images == TESTED.get(name, IMAGES)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("network", [name for name in NETWORKS if name != "headless vit"])
-def test_the_curvature_of_any_network_in_training(network):
-    model, batches = built(network).model, labeled_images()[:1]
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-    result = vp.training_curvature(model, batches, optimizer, sam_rho=0.05, tol=0.05)
-    assert np.isfinite(result.eigenvalue).all()
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("network", [name for name in NETWORKS if name != "headless vit"])
-def test_attacks_and_ablations_work_on_any_network(network):
-    adversarial = vp.ANALYSES["adversarial"](attacks=("apgd",), epsilons=(1 / 255,), steps=2)
-    ablation = vp.ANALYSES["ablation"](replacement="mean", parts=("blocks",))
-    images = [(x.clamp(-1, 1), y) for x, y in labeled_images()]  # pixels between 0 and 1
-    for analysis in (adversarial, ablation):
-        result = analysis(built(network), images, preprocessing=PREPROCESSING)
-        assert len(result)

@@ -1,7 +1,5 @@
 """What analyses cannot measure is refused in one sentence, before anything is computed."""
 
-from pathlib import Path
-
 import pytest
 import torch
 from internals import subject_of
@@ -26,19 +24,9 @@ WAY = vp.Preprocessing((32, 32), mean=(0.0,) * 3, std=(1.0,) * 3)
         ("class-separability", {}, [(IMAGES, torch.zeros(24).long())], "at least 2 classes"),
         ("feature-similarity", {"neighbors": 30}, LABELED, "neighbors must be below"),
         ("fourier-sensitivity", {"max_frequency": 17}, LABELED, "must be at most 15, below"),
-        (
-            "frequency-noise",
-            {"protocol": "both", "frequencies": (0.2,)},
-            LABELED,
-            r"must lie on both sides of 0\.5 .*, got 0\.2 to 0\.2",
-        ),
+        ("frequency-noise", {"protocol": "both", "frequencies": (0.2,)}, LABELED, "both sides"),
         ("frequency-noise", {"frequencies": (3.0,)}, LABELED, "numbers from 0 to 1, got 3"),
-        (
-            "distribution-shift",
-            {"sets": ("imagenet_c:x",)},
-            LABELED,
-            "hold corruptions and sev",
-        ),
+        ("distribution-shift", {"sets": ("imagenet_c:x",)}, LABELED, "hold corruptions"),
         ("frequency-noise", {}, DARK, "pixels must be between 0 and 1"),
         ("stability", {}, DARK, "pixels must be between 0 and 1"),
         ("hessian", {"parameters": "kind:mlp"}, LABELED, "no parameter matches kind:mlp"),
@@ -57,16 +45,11 @@ def test_what_cannot_be_measured_is_refused(network, analysis, options, data, se
 @pytest.mark.parametrize(
     ("analysis", "options", "needed"),
     [
-        ("adversarial", {"target_classes": 3}, "attack apgd-t"),
-        ("adversarial", {"losses": ("dlr",), "attacks": ("apgd",)}, "attack pgd"),
         ("adversarial", {"restarts": 2, "attacks": ("fgsm",)}, "attack pgd, apgd or apgd-t"),
         ("cka", {"bandwidth": 2.0}, "kernel rbf"),
-        ("frequency-noise", {"paper_amplitude": 0.5}, "protocol paper or both"),
         ("frequency-noise", {"rms": 0.2, "protocol": "paper"}, "protocol default or both"),
         ("landscape", {"grid_planes": 2, "plane": "hessian"}, "random planes"),
-        ("landscape", {"reach": 2.0, "checkpoints": (Path("a.pt"),)}, "a random or Hessian"),
         ("sharpness", {"directions": 3, "measures": ("sam",)}, "measure gaussian"),
-        ("sharpness", {"steps": 3, "measures": ("gaussian",)}, "measure sam or asam"),
     ],
 )
 def test_an_option_without_effect_is_refused(analysis, options, needed):

@@ -42,20 +42,6 @@ def test_too_few_images_are_a_reason_to_skip_and_no_failure():
     assert (failure.kind, failure.reason) == ("skipped", reason)
 
 
-def test_calibration_measures_everything_on_one_pass():
-    analysis = vp.Calibration()
-    metrics, by_class, confusions, diagram, curve, scaling, outcomes = measure(
-        analysis, subject()
-    )
-    assert by_class.images.sum() == confusions.images.sum() == 24
-    assert diagram.ece == pytest.approx(metrics.of("ece"))
-    assert curve.aurc == pytest.approx(metrics.of("aurc"))
-    assert metrics.of("accuracy") == outcomes.correct.mean()
-    assert metrics.answers()[1].by_unit.mean() == pytest.approx(metrics.of("nll"))
-    assert metrics.provenance.images == 24
-    assert scaling.provenance.images == 24
-
-
 def test_two_models_are_compared_by_their_errors_and_their_calibration():
     analysis = vp.Calibration()
     pair = [vp.Measured(s, measure(analysis, s)) for s in (subject(0), subject(1))]

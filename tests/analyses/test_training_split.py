@@ -10,17 +10,17 @@ from torch.nn import functional
 from visprism import DataOptions, InputError, examine
 from visprism.results import HessianSpectrum
 
-CURVATURE = {"hessian": {"mini_batch": 8, "k": 1, "weight_decay": 0.0}, "sharpness": {}}
+SPLITS = {"hessian": "train", "sharpness": "train", "calibration": "test"}
+CURVATURE = {"hessian": {"mini_batch": 8, "k": 1, "weight_decay": 0.0}}
 
 
-@pytest.mark.parametrize("analysis", CURVATURE)
-def test_the_loss_of_named_data_is_that_of_the_training_split(measured, analysis):
-    splits = {r.provenance.split for r in measured(analysis, **CURVATURE[analysis])}
-    assert splits == {"train"}
-
-
-def test_the_accuracy_of_named_data_is_that_of_the_test_split(measured):
-    assert {result.provenance.split for result in measured("calibration")} == {"test"}
+@pytest.mark.parametrize(
+    ("analysis", "split"),
+    [("hessian", "train"), ("sharpness", "train"), ("calibration", "test")],
+)
+def test_named_data_are_the_split_of_the_quantity(measured, analysis, split):
+    results = measured(analysis, **CURVATURE.get(analysis, {}))
+    assert {r.provenance.split for r in results} == {split}
 
 
 def test_the_nll_of_mini_batches_is_that_of_the_training_images_by_hand(network):

@@ -143,21 +143,6 @@ def test_tokens_of_swin_lie_in_shifted_windows():
         np.testing.assert_array_equal(attention.geometry.keys.index, windows)
 
 
-def test_class_tokens_and_registers_have_no_place():
-    model = timm.create_model("vit_small_patch16_dinov3", img_size=64, depth=1).eval()
-    (attention,) = attentions(dissect(model, torch.randn(2, 3, 64, 64)))
-    expected = [[-1] * 5 + list(range(16))]  # a class token and four registers
-    assert attention.geometry.keys.index.tolist() == expected
-
-
-def test_pooled_keys_have_a_grid_of_their_own():
-    model = timm.create_model("pvt_v2_b0", depths=(1, 1, 1, 1)).eval()
-    first = attentions(dissect(model, torch.randn(2, 3, 64, 64)))[0].geometry
-    assert (first.queries.grid, first.keys.grid) == ((16, 16), (2, 2))
-    assert first.queries.index.shape == (1, 256)
-    assert first.keys.index.tolist() == [[0, 1, 2, 3]]
-
-
 @pytest.mark.parametrize(
     ("name", "options"), [("resnet10t", {}), ("xcit_nano_12_p16_224", {"depth": 1})]
 )

@@ -110,11 +110,3 @@ def test_tokens_lie_on_their_grid_and_attention_counts_as_it_is_called(dissected
     attention = by_name["encoder.layers.encoder_layer_0.self_attention"]
     assert (attention.kind, attention.shape) == ("attention", (32, 4, 4))
     assert not any(name.endswith("dropout") for name in by_name)
-
-
-@pytest.mark.parametrize("name", ["vit_tiny", "swin_tiny", "resnet18", "densenet121"])
-def test_layers_of_layers_are_the_same(dissected, name):
-    blocks = layers(dissected(name))
-    assert len(blocks)
-    assert layers(blocks).blocks == blocks.blocks
-    assert len({block.name for block in blocks}) == len(blocks)

@@ -356,16 +356,6 @@ def test_many_models_are_drawn_at_any_two_quantities(page, tmp_path):
     assert places["MACs per image"] != sorted(places["MACs per image"])
 
 
-def test_a_printed_page_is_light_and_has_its_marks(page, tmp_path):
-    study = vp.examine("vit_pico_patch4_32", [torch.rand(2, 3, 32, 32)], analyses="anatomy")
-    study.to_html(tmp_path / "page.html")
-    page.emulate_media(media="print", color_scheme="dark")
-    page.goto((tmp_path / "page.html").as_uri())
-    style = "getComputedStyle(document.querySelector('.dot'))"
-    assert page.evaluate(f"{style}.printColorAdjust") == "exact"
-    assert page.evaluate(f"{style}.backgroundColor") == "rgb(0, 114, 178)"
-
-
 def _wait_for_the_end_of(children):
     end = time.monotonic() + 60
     while any(map(_runs, children)):

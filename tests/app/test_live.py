@@ -91,12 +91,6 @@ def test_noise_lies_in_its_band_with_its_strength(specimen):
     assert float(power[in_band].sum() / power.sum()) > 0.9
 
 
-def test_no_noise_and_severity_0_are_the_clean_image(ask):
-    clean = ask("images", VIT, images=[3])
-    assert ask("frequency_noise", VIT, images=[3], frequency=0.5, rms=0) == clean
-    assert ask("corruption", VIT, images=[3], corruption="fog", severity=0) == clean
-
-
 def test_a_corruption_is_that_of_the_package(ask, specimen):
     answer = ask("corruption", VIT, images=[2], corruption="pixelate", severity=4)
     expected = vp.corrupt(specimen.pixels([2]), "pixelate", 4, numbers=[2])[0]

@@ -5,7 +5,6 @@ import html
 import os
 import re
 import time
-from dataclasses import replace
 from functools import partial
 from urllib.parse import urljoin
 
@@ -17,9 +16,8 @@ from internals import decode
 from PIL import Image
 
 from visprism import ANALYSES, InputError, Study, load_model, save_checkpoint
-from visprism.app.forms import Named, form_options
-from visprism.app.library import Job
-from visprism.app.renderer import Renderer, _study
+from visprism.app.forms import form_options
+from visprism.app.renderer import Renderer
 from visprism.app.server import Server
 from visprism.app.settings import Settings, studies_in
 from visprism.app.uploads import store_image
@@ -96,21 +94,6 @@ def test_an_upload_is_decoded_as_a_file_of_a_folder(tmp_path):
         assert np.array_equal(decode(stored), decode(path))
 
 
-def test_the_steps_of_a_training_are_read_once(tmp_path, monkeypatch):
-    study = Study(("net",), (), (), {"weights": {"net": {"source": "", "fingerprint": ""}}})
-    for step in (1, 2):
-        replace(study, header={**study.header, "step": step}).save(
-            tmp_path / f"step-{step:08d}"
-        )
-    with pytest.raises(InputError, match="no result is complete"):
-        _study(tmp_path / "later")
-    read, load = [], Study.load
-    monkeypatch.setattr(Study, "load", lambda path: read.append(path.name) or load(path))
-    for _ in range(2):
-        assert _study(tmp_path).models == (tmp_path.name,)
-    assert read == ["step-00000001", "step-00000002"]
-
-
 def test_an_uploaded_checkpoint_is_a_model(client, ask, tmp_path):
     network = load_model("vit_pico_patch4_32.shapes")
     path = tmp_path / "mine.safetensors"
@@ -165,12 +148,6 @@ def test_a_study_is_planned_run_canceled_and_resumed(client, settings, request_o
     resumed = ended(second)
     assert resumed["state"] == "complete"
     assert all(entry["resumed"] for entry in resumed["finished"])
-
-
-def test_a_study_that_cannot_write_why_it_failed_ends(tmp_path):
-    job = Job(Named(models=["resnet20"], data="shapes", analyses=[]), tmp_path / "deleted")
-    job._end("failed", "no room")
-    assert (job.state, job.reason) == ("failed", "no room")
 
 
 def test_given_studies_are_read_only_and_a_training_is_not_said_to_run(tmp_path):

@@ -15,20 +15,13 @@ from visprism import InputError, batches, load_model
 from visprism.claims import measure
 from visprism.claims.claim_networks import NETWORKS, SCALES, run_of
 from visprism.claims.experiment import RawNumbers, run_claims
-from visprism.claims.hypotheses import PRIMARY, SECONDARY
-from visprism.claims.report import declarations, effects_of, markdown_table, page
+from visprism.claims.hypotheses import PRIMARY
+from visprism.claims.report import declarations, effects_of, markdown_table
 from visprism.cli import main
-from visprism.cli.claims import SCALES as LISTED
 from visprism.estimates.questions import PAPER_CLAIMS
 
 PROJECT = Path(__file__).parents[2]
 SMALL = SCALES["small"]
-
-
-def test_the_docs_state_each_claim_in_the_same_words():
-    text = (PROJECT / "docs" / "findings.md").read_text(encoding="utf-8")
-    rows = re.findall(r"^\| (C\d+) \| (.+?) \| (.+?) \|$", text, flags=re.MULTILINE)
-    assert rows == [(c.code, c.statement, c.source) for c in PAPER_CLAIMS.values()]
 
 
 def test_the_declared_hypotheses_are_those_of_the_table_in_the_docs():
@@ -50,66 +43,10 @@ def test_the_page_shows_the_verdicts_of_the_stored_numbers(scale):
         assert set(markdown_table(effects, comparison).splitlines()[2:]) <= lines
 
 
-@pytest.mark.parametrize(
-    ("scale", "row", "factor", "suffix"),
-    [("medium", "C11", 100, " points"), ("small", "C15", None, "%"), ("small", "C6a", 1, "")],
-)
-def test_the_interval_of_no_effect_has_the_unit_of_the_effect(scale, row, factor, suffix):
-    effects = effects_of(
-        RawNumbers.load(PROJECT / "benchmarks" / "results" / "claims" / f"{scale}.json")
-    )
-    decided = effects.verdict == "no effect beyond the margin"
-    (number,) = np.flatnonzero((effects.row == row) & decided).tolist()
-    text = effects.narrow_text(number).replace("\N{MINUS SIGN}", "-")
-    assert text.endswith(suffix)
-    shown = [float(word) for word in re.findall(r"[-+][\d.e-]+", text)]
-    interval = np.array(effects.narrow(number))
-    expected = 100 * np.expm1(interval) if factor is None else factor * interval
-    assert shown == pytest.approx(expected, rel=5e-3)
-
-
-def test_every_interval_of_the_text_is_in_a_table():
-    text = (PROJECT / "docs" / "claims.md").read_text(encoding="utf-8")
-    tables = "\n".join(line for line in text.splitlines() if line.startswith("|"))
-    prose = "\n".join(line for line in text.splitlines() if not line.startswith("|"))
-    intervals = re.findall(
-        r"[+\N{MINUS SIGN}][\d.]+(?:%| points| nats)? \[[^]]+\](?!\()", prose
-    )
-    missing = [interval for interval in intervals if interval not in tables]
-    assert len(intervals) > 20
-    assert missing == ["\N{MINUS SIGN}23.3% [\N{MINUS SIGN}41.3, +0.0329]"]  # of another seed 5
-
-
-def test_every_network_belongs_to_a_hypothesis():
-    used = {name for h in (*PRIMARY.values(), *SECONDARY) for name in h.networks}
-    assert used == set(NETWORKS)
-
-
-def test_the_command_line_lists_the_scales():
-    assert set(LISTED) == set(SCALES)
-
-
-@pytest.mark.parametrize("scale", ["small", "paper"])
-def test_a_scale_can_decide_every_claim(scale):
-    assert all(h.testable(SCALES[scale]) for h in (*PRIMARY.values(), *SECONDARY))
-
-
-def test_the_models_of_the_small_scale_can_be_built():
-    for name in SMALL.models.values():
-        assert load_model(name).model is not None
-
-
 def test_a_recipe_with_fewer_images_has_as_many_epochs_or_updates():
     reference = NETWORKS["vit"].recipe(SMALL, 0)
     assert NETWORKS["vit 10%"].recipe(SMALL, 0) == reference
     assert NETWORKS["vit 10%, same updates"].recipe(SMALL, 0).epochs == 10 * reference.epochs
-
-
-def test_networks_with_the_same_training_share_their_runs(tmp_path):
-    weak = run_of("cnn, weak augmentation", 0, SMALL, "", tmp_path)
-    assert weak == run_of("cnn", 0, SMALL, "", tmp_path)
-    strong = run_of("cnn, strong augmentation", 0, SMALL, "", tmp_path)
-    assert strong.folder != weak.folder
 
 
 @pytest.fixture(scope="module")
@@ -160,13 +97,6 @@ def test_ape_is_the_arithmetic_mean_of_the_positive_leading_eigenvalues(experime
     assert measured["NEP, NLL of clean images"] == pytest.approx((leading < 0).mean())
 
 
-def test_networks_of_a_seed_share_images_in_one_order(experiment):
-    out, _, _ = experiment
-    vit, cnn = (run_of(name, 1, SCALES["test"], "", out / "test") for name in ("vit", "cnn"))
-    for images in (measure._training_images, measure._test_images):
-        np.testing.assert_array_equal(images(vit, 16).targets, images(cnn, 16).targets)
-
-
 def test_the_same_command_reads_what_is_done(experiment, monkeypatch):
     out, raw, _ = experiment
     monkeypatch.setattr("visprism.claims.claim_networks.train", None)
@@ -186,14 +116,6 @@ def test_changed_weights_are_measured_again(experiment):
     stored.write_text(json.dumps(json.loads(before) | {"identity": {}}))
     assert measure.stored_values(run) == {}
     stored.write_text(before)
-
-
-def test_the_page_shows_effects_and_verdicts(experiment):
-    _, raw, _ = experiment
-    html, effects = page(raw), effects_of(raw)
-    (row,) = np.flatnonzero(effects.row == "C14")
-    assert effects.effect_text(int(row)) in html
-    assert all(code in html for code in PAPER_CLAIMS)
 
 
 @pytest.mark.parametrize(

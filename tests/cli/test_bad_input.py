@@ -93,6 +93,7 @@ CASES = [
         "one number per stage, or names of residual Conv blocks",
     ),
     (f"{HARMONIZE} --search quick", "--search needs --data"),
+    (f"{HARMONIZE} --repeats 2", "without --search"),
     (f"{HARMONIZE} --heads 1,2", "--heads must be one number, or one per stage (3 stages"),
 ]
 

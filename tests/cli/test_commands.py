@@ -74,12 +74,11 @@ def test_the_command_of_each_analysis_with_its_defaults(name, tmp_path):
         (["data"], "data", "shapes"),
         (["recipes"], "recipe", "quick"),
         (["claims"], "claim", "C1"),
-        (["models", "resnet20", "--cost", "--batch-size", "1"], "parameters", 272474),
     ],
 )
 def test_a_list_has_a_row_for_each_entry_and_its_json_an_object(capsys, words, key, value):
     assert main(words) == 0
-    assert (value if isinstance(value, str) else f"{value:,}") in capsys.readouterr().out
+    assert value in capsys.readouterr().out
     assert main([*words, "--json"]) == 0
     assert value in [row[key] for row in json.loads(capsys.readouterr().out)]
 
@@ -141,15 +140,6 @@ def test_the_table_of_environment_variables_is_that_of_the_code():
     listed = {name for row in rows for name in re.findall(r"`(\w+)`", row)}
     assert read <= listed
     assert listed - read <= {"NO_COLOR", "COLUMNS"}  # rich and argparse read these
-
-
-def test_the_table_of_exit_codes_is_that_of_the_code():
-    from visprism import cli
-
-    table = PAGE.read_text("utf-8").partition("## Exit codes")[2].partition("\n## ")[0]
-    listed = re.findall(r"^\| (\d+) \|", table, re.MULTILINE)
-    stated = re.findall(r"\b(\d+)\b", cli.__doc__.partition("Exit codes:")[2].partition(".")[0])
-    assert listed == stated == ["0", "1", "2", "130", "143"]
 
 
 @pytest.mark.slow

@@ -38,12 +38,6 @@ def test_what_it_writes_is_a_model_for_every_command(tmp_path, capsys):
     assert "attention" in output
 
 
-def test_what_belongs_to_a_search_is_refused_without_one(tmp_path, capsys):
-    for flag, value in (("--data", "shapes"), ("--repeats", "2"), ("--set", "lr=1")):
-        assert main(["harmonize", "resnet20", flag, value, "--out", str(tmp_path / "out")]) == 2
-        assert re.search(f"{flag} must be .* without --search", capsys.readouterr().err)
-
-
 def test_a_search_writes_its_log_figure_and_network_and_goes_on(tmp_path, capsys):
     (tmp_path / "mine.py").write_text(SHALLOW)
     out = tmp_path / "out"

@@ -1,33 +1,19 @@
-"""Help texts: complete; the overview is held by a file, so that it changes on purpose.
-
-``python -m pytest tests/cli/test_help.py`` names the file that differs;
-``VISPRISM_WRITE_HELP=1`` before it writes the file anew.
-"""
+"""Help texts are complete, and read without the code that they describe."""
 
 import argparse
-import os
-from pathlib import Path
 
 import pytest
-from internals import GROUPS, command_parser, commands, help_text
+from internals import GROUPS, command_parser, commands
 
 from visprism import ANALYSES
 from visprism.cli import parser
 
-HELP = Path(__file__).parent / "help" / "visprism.txt"
 COMMANDS = [name for name in commands() if name != "sparsity"]
 
 
 @pytest.fixture(autouse=True)
-def eighty_columns_without_plugins(monkeypatch):
-    monkeypatch.setenv("COLUMNS", "80")
+def without_plugins(monkeypatch):
     monkeypatch.setattr(parser, "entry_points", lambda **_: [])
-
-
-def test_the_help_of_visprism_is_the_file():
-    if os.environ.get("VISPRISM_WRITE_HELP"):
-        HELP.write_text(help_text(), encoding="utf-8")
-    assert help_text() == HELP.read_text(encoding="utf-8"), f"{HELP} differs"
 
 
 @pytest.mark.parametrize("name", COMMANDS)
@@ -42,18 +28,6 @@ def test_every_argument_has_a_help_text_with_its_default(name):
         assert not action.help.endswith(".")
         optional = not action.required and (action.option_strings or action.nargs == "?")
         assert not optional or "(default: " in action.help, action.dest
-
-
-def test_a_flag_takes_the_same_form_of_value_in_all_commands():
-    forms = {}
-    for name in COMMANDS:
-        for action in command_parser(name)._actions:
-            for flag in action.option_strings:
-                choices = (action.metavar or "").startswith("{")
-                forms.setdefault(flag, set()).add("{...}" if choices else action.metavar)
-    several = {flag: values for flag, values in forms.items() if len(values) > 1}
-    # An option of an analysis and a field of a recipe are named differently.
-    assert several == {"--set": {"ANALYSIS.OPTION=VALUE", "FIELD=VALUE"}}
 
 
 def test_declarations_read_as_text_are_those_of_the_registry():

@@ -65,11 +65,6 @@ def test_flags_after_the_file_take_precedence(stated, tmp_path):
     assert written["options"] == {"sparsity": {"threshold": 0.2}}
 
 
-def test_labels_after_the_file_name_its_models(stated):
-    command, _ = parse(["examine", str(stated), "--out", "x", "--labels", "mine"])
-    assert command.labeled() == {"mine": "resnet20?num_classes=10"}
-
-
 @pytest.mark.parametrize("label", ["lr=0.1, wd=0", "@home: a", 'the "best"', "two\nlines", ""])
 def test_a_label_may_be_any_text(tmp_path, label):
     path = tmp_path / "mine.yaml"
@@ -133,7 +128,6 @@ def test_a_study_of_objects_has_no_file(plugin, tmp_path):
     [
         ("limit: 8", "limt: 8", "PATH: unknown argument '--limt'. Did you mean --limit"),
         ("limit: 8", "limit: 0", "PATH: --limit must be an integer of at least 1"),
-        ("limit: 8", "limit: {a: 1}", "PATH: --limit must be an integer of at least 1"),
         ("limit: 8", "pretrained: maybe", "PATH: argument --pretrained: .* 'maybe'"),
         ("limit: 8", "limit: 8\nlimit: 9", "must name each field once, got limit twice"),
         ("limit: 8", "limit: !!python/name:os.system", "is not valid YAML"),

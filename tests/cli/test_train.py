@@ -16,14 +16,8 @@ TINY = [
     "--epochs", "2", "--set", "snapshot_every=1",
 ]  # fmt: skip
 
-EXACT = [
-    "train",
-    "quick",
-    *TINY,
-    "--set",
-    "precision=fp32",
-    "--out",
-]  # as `calibration` computes
+# As `calibration` computes.
+EXACT = ["train", "quick", *TINY, "--set", "precision=fp32", "--out"]
 
 pytestmark = pytest.mark.slow  # runs of training, as a user starts them
 

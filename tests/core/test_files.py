@@ -1,12 +1,9 @@
 """Laws of files: a reader sees the old ones or the new ones, whatever goes wrong."""
 
-import errno
-import resource
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from internals import OutputError, atomic_write, output_folder, write_text
+from internals import atomic_write, output_folder, write_text
 
 OLD = {"page.html": "old", "figures/a.png": "old a", "figures/b.png": "old b", "mine": "user's"}
 NEW = {"page.html": "new", "figures/a.png": "new a", "table.md": "new", "deep/x/y.npz": "new y"}
@@ -49,27 +46,6 @@ def test_a_failure_of_the_body_leaves_the_old_files_and_no_new_folder(tmp_path):
             interrupted(folder)
     assert content(tmp_path) == OLD
     assert not (tmp_path / "a").exists()
-
-
-@contextmanager
-def tiny_disk():
-    """The system refuses files of more than 4 kB, as a disk that is nearly full does."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (4096, hard))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
-
-
-def test_a_file_that_does_not_fit_is_named_and_the_old_one_stays(tmp_path):
-    path = tmp_path / "page.html"
-    write_text(path, "old")
-    sentence = r"page\.html could not be written \(File too large\)\. Free some space and try"
-    with tiny_disk(), pytest.raises(OutputError, match=sentence) as caught:
-        write_text(path, "new" * 5000)
-    assert caught.value.errno == errno.EFBIG
-    assert content(tmp_path) == {"page.html": "old"}
 
 
 def test_what_a_killed_process_left_is_replaced(tmp_path):

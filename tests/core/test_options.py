@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Literal
 
 import pytest
-from internals import check_options, option_values, options_of
+from internals import check_options, options_of
 
 from visprism import InputError, option
 
@@ -68,19 +68,3 @@ def test_values_from_python_are_checked_by_the_same_rules():
     for name, value in (("steps", True), ("steps", 2.0), ("epsilon", 0.1), ("norm", 1)):
         with pytest.raises(InputError, match=f"{name} must be"):
             Attack(**{name: value})
-
-
-def test_help_states_the_default_and_values_survive_json():
-    declared = options_of(Attack)
-    assert declared["steps"].help == "number of steps (default: 10)"
-    assert declared["epsilon"].help == "radii in pixel units (default: 1/255,8/255)"
-    assert declared["limit"].help == "largest number of images (default: none)"
-    assert option_values(Attack(file=Path("x"))) == {
-        "steps": 10,
-        "epsilon": [1 / 255, 8 / 255],
-        "norm": "linf",
-        "kinds": ["fgsm"],
-        "limit": None,
-        "targeted": False,
-        "file": "x",
-    }

@@ -20,9 +20,13 @@ from unusual_modules import Network
 from visprism import (
     ANALYSES,
     Compute,
+    Fourier,
     Objective,
     Run,
     check_unchanged,
+    dissect,
+    examine,
+    observe,
     predict,
     training_curvature,
 )
@@ -311,3 +315,24 @@ def test_a_command_names_the_device(device, tmp_path):
     command = [sys.executable, "-m", "visprism", *words, "--device", device]
     done = subprocess.run([*command, "--out", tmp_path / "out"], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
+
+
+def test_a_call_names_the_device_and_images_may_lie_on_it(device):
+    model, there = network("convnet"), network("convnet").to(device)
+    images, targets = torch.rand(8, 3, 16, 16), torch.arange(8) % 10
+    data = [(images[:4].to(device), targets[:4].to(device)), (images[4:], targets[4:])]
+    anatomy = dissect(model, images, device=device)
+    assert {p.device.type for p in model.parameters()} == {"cpu"}
+    results = (
+        Fourier()(model, [images], device=device),
+        *observe(anatomy, [images], Fourier(), device=device),
+        predict(model, data, device=device),
+    )
+    assert all(r.provenance.device.startswith(device) for r in results)
+    studies = [
+        examine({"a": m}, d, analyses=["fourier", "calibration"])
+        for m, d in ((there, data), (model, [(images, targets)]))
+    ]
+    assert not studies[0].failures
+    for name in studies[0].analyses:
+        assert_close([studies[1]["a"][name]], [studies[0]["a"][name]])

@@ -68,19 +68,6 @@ def test_a_figure_has_the_width_of_a_venue(made):
         panel([made["spectrum"]], width="wide")
 
 
-def test_axes_of_the_users_get_the_key_and_keep_the_current_style(made):
-    with mpl.rc_context({"axes.labelsize": 17, "figure.figsize": (5, 4)}):
-        figure, axes = pyplot.subplots(1, 2)
-    size = figure.get_size_inches().tolist()
-    curves = plot(made["spectrum"], axes[0])
-    kinds = plot(made["high_frequency"], axes[1])
-    assert "Normalized depth" in [ax.get_ylabel() for ax in figure.axes]  # the color bar
-    assert "conv" in [text.get_text() for text in kinds.get_legend().get_texts()]
-    assert figure.get_size_inches().tolist() == size
-    assert curves.xaxis.label.get_size() == 17
-    pyplot.close(figure)
-
-
 def test_a_model_whose_maps_are_single_pixels_has_empty_axes(made):
     none = made["high_frequency"].select(made["high_frequency"].depth > 1)
     figure = panel({"tiny": none})

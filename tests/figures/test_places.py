@@ -8,20 +8,18 @@ import torch
 from internals import (
     ATTENTION_SHADE,
     CHANCE_POSITION,
-    DEPTH,
     FAINT,
     KIND_COLORS,
     SIMILARITY,
     SUBSAMPLING_SHADE,
     color_of,
     loss_scale,
-    stages,
 )
 from matplotlib.colors import to_hex
 from matplotlib.patches import Rectangle
 
 import visprism as vp
-from visprism import panel, plot
+from visprism import plot
 
 
 def bars(ax, label):
@@ -37,20 +35,10 @@ def test_a_slab_is_as_high_as_the_root_of_its_grid(made, ax):
     assert stem.get_y() == -0.5  # about the middle
 
 
-def test_stages_are_runs_of_blocks_on_one_grid(made):
-    assert stages(made["costs"]) == [(0, 1, "16x16"), (2, 4, "4x4"), (5, 5, "10")]
-
-
 def spans(ax, color):
     """Left and right ends of the shaded spans of one color, from the artists."""
     shaded = [p for p in ax.patches if to_hex(p.get_facecolor()) == color.lower()]
     return [(p.get_x(), p.get_x() + p.get_width()) for p in shaded]
-
-
-def test_a_curve_has_the_color_of_its_depth(made, ax):
-    colors = [line.get_color() for line in plot(made["spectrum"], ax).lines]
-    assert colors == [DEPTH(d) for d in (0.0, 0.25, 0.5, 0.75, 1.0)]
-    assert len(set(colors)) == 5
 
 
 def test_blocks_have_the_color_of_their_kind_a_shade_behind_and_a_95_percent_bar(made, ax):
@@ -87,31 +75,6 @@ def test_a_pair_without_a_defined_number_is_gray(made, ax):
     assert gray == {(3, i) for i in range(5)} | {(i, 3) for i in range(5)}
     assert ax.patches[3].get_gid() == "tip:stem · attn · not defined"
     assert SIMILARITY(0.0) != FAINT
-
-
-def test_lines_part_the_stages_and_blocks_are_named(made, ax):
-    plot(made["similarity"], ax)
-    places = [line.get_xydata()[0].tolist() for line in ax.lines]
-    assert places == [[2, 0], [0, 2]]  # down, and across: stage 1 begins at the third block
-    names = list(dict.fromkeys(made["similarity"].block.tolist()))
-    for axis in (ax.xaxis, ax.yaxis):
-        assert axis.get_ticklocs().tolist() == [0.5, 1.5, 2.5, 3.5, 4.5]  # middles of cells
-        assert [label.get_text() for label in axis.get_ticklabels()] == names
-
-
-def test_a_pair_of_stages_says_its_mean_and_what_distance_does_not_explain(made, ax):
-    result = made["structure"]
-    structure = replace(
-        result, cka=np.array([np.nan, 0.5, 0.25]), excess=np.array([0, -0.001, 0.1])
-    )
-    plot(structure, ax)
-    texts = {text.get_position(): text.get_text() for text in ax.texts}
-    assert texts == {
-        (0.5, 0.5): "\N{EN DASH}",
-        (1.5, 0.5): "0.50\n+0.00",
-        (0.5, 1.5): "0.50\n+0.00",
-        (1.5, 1.5): "0.25\n+0.10",
-    }
 
 
 def test_the_scale_is_linear_up_to_knowing_nothing_then_logarithmic_and_ends():
@@ -152,15 +115,6 @@ def test_slices_go_through_the_weights_along_each_direction(made, ax):
     np.testing.assert_allclose(mean.get_ydata()[2], 0.5)
 
 
-def test_models_share_one_scale(made):
-    result = made["landscape"]
-    larger = type(result)(**{**vars(result), "l2": 3 * result.l2})
-    figure = panel([result, larger], quantity="l2")
-    images = [ax.images[0] for ax in figure.axes[:2]]
-    assert {image.get_clim() for image in images} == {(1.0, 9.0)}
-    assert len(figure.axes) == 3  # and the bar
-
-
 def rectangles(ax):
     return [patch for patch in ax.patches if isinstance(patch, Rectangle)]
 
@@ -186,7 +140,7 @@ def test_the_reliability_diagram_is_a_result_of_the_study(predictions):
     assert study["net"]["reliability"] is study["reliability"]["net"] is results[1]
     assert plot(study["net"]["reliability"]).get_ylabel() == "Accuracy"
     for drawn in (study["calibration"], study["net"]["calibration"]):
-        with pytest.raises(vp.InputError, match=r'CalibrationMetrics\. Draw study\["reliabil'):
+        with pytest.raises(vp.InputError, match=r'no figure\. Draw study\["reliabil'):
             plot(drawn)
 
 

@@ -16,7 +16,6 @@ from internals import (
     select_blocks,
 )
 from small_models import Residual
-from small_zoo import NETWORKS
 from timm.layers import LayerNorm2d
 from torch import nn
 
@@ -33,10 +32,9 @@ CNNS = {
 }
 OTHERS = {
     "mobilenetv2": timms("mobilenetv2_035"),
-    "pre-activation ResNet": NETWORKS["preact_resnet"],
     "torchvision's regnet": lambda: torchvision.models.regnet_x_400mf(num_classes=5),
 }
-PRE = {"convnext", "mobilenetv2", "pre-activation ResNet"}
+PRE = {"convnext", "mobilenetv2"}
 
 
 @pytest.fixture(

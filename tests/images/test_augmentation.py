@@ -6,7 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
-from internals import Mix, batch_share, cut, draw_mix, mixed, shifted, soft, stream
+from internals import Mix, cut, draw_mix, mixed, shifted, soft, stream
 from timm.data import Mixup
 from torchvision.transforms import RandomCrop
 from torchvision.transforms import functional as F  # noqa: N812
@@ -128,17 +128,6 @@ def test_images_and_targets_of_a_batch_are_mixed_by_one_weight(shapes):
     assert 0 < weight < 1
     torch.testing.assert_close(seen, weight * plain + (1 - weight) * plain.flip(0))
     torch.testing.assert_close(probabilities, weight * rows + (1 - weight) * rows.flip(0))
-
-
-@pytest.mark.parametrize(("count", "world"), [(1, 2), (5, 1), (8, 3), (13, 4)])
-def test_shares_are_the_batch_and_partners_are_at_hand(count, world):
-    shares = [batch_share(count, (rank, world), mixes=True) for rank in range(world)]
-    indices = [places[assigned] for places, assigned, _ in shares]
-    assert sorted(torch.cat(indices).tolist()) == list(range(count))
-    assert max(map(len, indices)) - min(map(len, indices)) <= 1
-    for (places, _, partner), mine in zip(shares, indices, strict=True):
-        assert torch.equal(places[partner], count - 1 - mine)
-        assert len(places) <= len(mine) + 2
 
 
 def test_every_pass_and_every_process_sees_the_same_and_each_batch_its_own(shapes):

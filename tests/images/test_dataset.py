@@ -75,19 +75,12 @@ def test_classes_are_what_the_items_hold():
         image_set(Pictures(label=0.3))
 
 
-@pytest.mark.parametrize(
-    ("classes", "names"),
-    [
-        ([("tench", "Tinca tinca"), ("dog",)], ("tench, Tinca tinca", "dog")),
-        ([3, 4], ("3", "4")),
-        (2, ()),
-        (np.array(["a", "b"]), ()),
-    ],
-)
-def test_names_of_classes_are_those_of_a_list(classes, names):
+def test_names_of_classes_are_those_of_a_list():
     pictures = Pictures()
-    pictures.classes = classes
-    assert image_set(pictures).class_names == names
+    pictures.classes = [("tench", "Tinca tinca"), ("dog",), 3]
+    assert image_set(pictures).class_names == ("tench, Tinca tinca", "dog", "3")
+    pictures.classes = 2  # as some data sets state their number
+    assert image_set(pictures).class_names == ()
 
 
 def test_other_pixels_are_other_images():

@@ -100,13 +100,6 @@ def test_the_columns_can_be_chosen(write):
     assert load_data(f"parquet:{path}?label=fine").targets.tolist() == [7, 8, 9, 7, 8]
 
 
-def test_reads_real_images(real_images):
-    images = load_data(f"parquet:{real_images}/cifar10", limit=50)
-    assert images.class_names[:3] == ("airplane", "automobile", "bird")
-    assert (images.split, len(images)) == ("test", 50)
-    assert images[3][0].size == (32, 32)
-
-
 @pytest.mark.parametrize(
     ("labels", "sentence"),
     [

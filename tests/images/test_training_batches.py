@@ -5,7 +5,6 @@ from dataclasses import replace
 import pytest
 import torch
 from internals import STRONG, STRONG_LARGE
-from PIL import ImageOps
 
 import visprism as vp
 from visprism import Augmentation, InputError, Preprocessing
@@ -63,23 +62,6 @@ def test_a_batch_depends_on_seed_epoch_and_step_alone(feed):
     assert equal(epoch, feed(workers=2).epoch(2))
     assert not equal(epoch, feed().epoch(1))
     assert not equal(epoch, feed(seed=1).epoch(2))
-
-
-def test_other_pixels_or_classes_have_other_fingerprints(feed, pets):
-    def flipped(rows):
-        return [ImageOps.mirror(image) for image in pets.read(rows)]
-
-    prints, pixels, classes = (
-        feed(images).fingerprints
-        for images in (
-            pets,
-            replace(pets, read=flipped),
-            replace(pets, targets=pets.targets[::-1].copy()),
-        )
-    )
-    assert feed().fingerprints == prints
-    assert [prints[name] == pixels[name] for name in prints] == [True, False]
-    assert [prints[name] == classes[name] for name in prints] == [False, True]
 
 
 @pytest.mark.parametrize("world", [3, 7])

@@ -58,12 +58,6 @@ def drawn(model, seed=0):
 
 
 @pytest.fixture
-def draw():
-    """Makes the tensors of a model random numbers."""
-    return drawn
-
-
-@pytest.fixture
 def convolutional():
     return drawn(convolutions(3))
 

@@ -11,9 +11,7 @@ from visprism import (
     InputError,
     Objective,
     Run,
-    TimeBudgetError,
     landscape,
-    sharpness,
 )
 
 
@@ -80,14 +78,6 @@ def test_refuses_a_model_in_training_mode_or_with_infinite_weights(regression, i
         Objective(regression, batches)
     with pytest.raises(InputError, match="loss of the model's weights must be finite, got nan"):
         landscape(regression, batches)
-
-
-def test_a_deadline_stops_products_between_two_batches(regression, images, classes):
-    batches = list(zip(images.split(2), classes.split(2), strict=True))
-    objective = Objective(regression, batches, run=Run(deadline=0.0))  # long ago
-    for measure in (objective.nll, objective.gradient, lambda: hvp(objective, objective.theta)):
-        with pytest.raises(TimeBudgetError, match="the time budget was used up"):
-            measure()
 
 
 def test_refuses_statistics_of_a_single_value(images, classes):
@@ -173,17 +163,3 @@ def quantized():
 def test_refuses_a_model_without_gradients(make, match, images, classes):
     with pytest.raises(InputError, match=match):
         Objective(make(), [(images.float(), classes)])
-
-
-@pytest.mark.parametrize("scale", [1e-30, 1e37])
-def test_sharpness_is_finite_or_refused(regression, images, classes, scale):
-    with torch.no_grad():
-        regression.float()[1].weight.mul_(scale)
-        regression[1].bias.zero_()
-    images = images.float() * (1e-30 if scale < 1 else 1)
-    objective = Objective(regression, [(images, classes)])
-    if scale < 1:  # the gradient of the weights is about 1e-30: its squares are 0 in float32
-        assert torch.isfinite(torch.tensor(sharpness(objective).sharpness)).all()
-    else:
-        with pytest.raises(InputError, match=r"loss at distance|loss must be finite|losses"):
-            sharpness(objective, rho=1e38)

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import timm
 import torch
-from internals import read_samples, reestimate
+from internals import reestimate
 from landscape_cases import least_squares, random_images, squares
 from scipy import stats
 from small_models import hugging_face_config
@@ -161,16 +161,6 @@ def test_reestimated_statistics_are_those_of_torch(small, batches):
     assert abs(frozen.nll - surface.nll).max() > 0.01
 
 
-@pytest.mark.parametrize(
-    ("images", "side", "parts"),
-    [(512, 1, [512]), (1027, 1, [343, 342, 342]), (40, 512, [20, 20])],
-)
-def test_statistics_are_of_all_images_in_equal_parts(images, side, parts):
-    batches = [(x, x[:, 0, 0, 0]) for x in torch.zeros(images, 1, side, side).split(7)]
-    of = read_samples(batches, vp.Compute()).for_statistics()
-    assert [len(part) for part in of] == parts
-
-
 def test_statistics_of_several_parts_are_the_total_ones():
     """Also where the parts are of other sizes and means."""
     images = torch.cat([torch.randn(30, 3, 4, 4), 5 + 2 * torch.randn(11, 3, 4, 4)])
@@ -195,7 +185,6 @@ def test_half_precision_is_near(small, batches):
     (middle,) = np.flatnonzero((full.a == 0) & (full.b == 0))
     assert half.rounding == pytest.approx(abs(half.nll[middle] - full.nll[middle]), rel=1e-3)
     assert full.rounding == 0
-    assert ("bf16 changes" in str(half.findings())) == (half.rounding > 1e-3)
     assert "bf16 changes" in str(replace(half, rounding=0.01).findings())
     assert 0 < abs(half.nll / full.nll - 1).max() < 0.02
 

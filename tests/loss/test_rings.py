@@ -58,7 +58,7 @@ def test_every_point_is_at_its_distance(normalized, treatment):
 def test_a_model_without_batch_norm_has_the_same_rows_for_both_treatments(linear):
     model, batches = linear
     result = rings(model, batches, angles=4, loss=squares)
-    frozen, estimated = result.answers()
+    estimated, frozen = result.answers()
     assert frozen.value == estimated.value
     assert frozen.quantity.endswith("at filter-normalized distance 0.5 (BatchNorm frozen)")
     assert len(result.findings()) == 3

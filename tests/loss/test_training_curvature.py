@@ -181,20 +181,6 @@ def test_the_threshold_of_adam_is_38_over_the_learning_rate():
     assert rule.threshold == pytest.approx(38 / 0.5)
 
 
-def test_the_model_stays_as_it_was(convolutional, images, classes):
-    convolutional.train()
-    convolutional[1].eval()
-    before = {n: t.clone() for n, t in convolutional.state_dict().items()}
-    modes = [module.training for module in convolutional.modules()]
-    random_state = torch.get_rng_state()
-    optimizer = torch.optim.SGD(convolutional.parameters(), lr=0.1)
-    training_curvature(convolutional, [(images, classes)], optimizer, sam_rho=0.1)
-    torch.testing.assert_close(convolutional.state_dict(), before, rtol=0, atol=0)
-    assert [module.training for module in convolutional.modules()] == modes
-    assert torch.equal(torch.get_rng_state(), random_state)
-    assert all(parameter.grad is None for parameter in convolutional.parameters())
-
-
 def test_frozen_parameters_do_not_count(quadratic):
     _, batches, _ = quadratic
     model = nn.Sequential(nn.Flatten(), nn.Linear(4, 3), nn.Linear(3, 2)).double()

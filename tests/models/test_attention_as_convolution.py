@@ -21,13 +21,6 @@ def convolution(kernel, *, into=3, out=4, **options):
     return conv
 
 
-def test_each_head_looks_at_one_offset_and_all_offsets_have_a_head():
-    attention = attention_from_convolution(convolution(5))
-    weights = attention.scores.detach().flatten(1).softmax(1)
-    assert torch.equal(weights.sum(0), torch.ones(25, dtype=torch.float64))
-    assert torch.equal(weights.max(1).values, torch.ones(25, dtype=torch.float64))
-
-
 @pytest.mark.parametrize("kernel", [1, 3, 7])
 @pytest.mark.parametrize("patch", [1, 2, 4])
 def test_is_the_convolution_with_as_many_heads_as_the_theorem_says(kernel, patch):
@@ -69,10 +62,3 @@ def test_a_convolution_that_is_no_attention_is_refused(options, sentence):
     conv = convolution(options.pop("kernel", 3), **options)
     with pytest.raises(InputError, match=sentence):
         attention_from_convolution(conv)
-
-
-def test_a_kernel_that_is_computed_is_the_one_in_use():
-    conv = nn.utils.parametrizations.weight_norm(convolution(3))
-    with torch.no_grad():
-        conv.parametrizations.weight.original0.mul_(2)
-    assert largest_difference(conv, attention_from_convolution(conv), noise(1, 3, 6, 6)) < 1e-10

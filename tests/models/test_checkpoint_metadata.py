@@ -1,7 +1,6 @@
 """Laws of metadata in checkpoints (src/visprism/models/metadata.py)."""
 
 import json
-from dataclasses import dataclass
 
 import pytest
 import torch
@@ -12,19 +11,9 @@ from small_models import small_convnet as network
 import visprism as vp
 
 
-@dataclass(frozen=True)
-class Recipe:
-    """A training run."""
-
-    epochs: int = 3
-    lr: float = 0.1
-    widths: tuple[int, ...] = (4, 8)
-
-
 def test_what_is_known_of_a_model_comes_back_with_it(tmp_path):
     path = tmp_path / "a.safetensors"
     metadata = Metadata(
-        recipe={"epochs": 3, "lr": 0.1, "widths": [4, 8]},
         preprocessing=vp.Preprocessing((32, 48), (0.1, 0.2, 0.3), (0.4, 0.5, 0.6), "bilinear"),
         class_names=("cat", "Dogge \N{LATIN SMALL LETTER A WITH DIAERESIS}"),
         metrics={"accuracy": 0.75, "nll": 1.5},
@@ -33,25 +22,12 @@ def test_what_is_known_of_a_model_comes_back_with_it(tmp_path):
     vp.save_checkpoint(
         network(),
         path,
-        recipe=Recipe(),
         preprocessing=metadata.preprocessing,
         class_names=metadata.class_names,
         metrics=metadata.metrics,
         provenance=metadata.provenance,
     )
     assert vp.read_metadata(path) == metadata
-
-
-def test_a_loaded_model_gets_its_images_as_its_checkpoint_says(tmp_path):
-    path = tmp_path / "a.safetensors"
-    stated = vp.Preprocessing((32, 32), (0.1, 0.2, 0.3), (0.4, 0.5, 0.6))
-    vp.save_checkpoint(vp.load_model("resnet20").model, path, preprocessing=stated)
-    assert vp.load_model(f"resnet20@{path}").preprocessing == stated
-    vp.save_checkpoint(vp.load_model("resnet20").model, path)
-    assert (
-        vp.load_model(f"resnet20@{path}").preprocessing
-        == vp.load_model("resnet20").preprocessing
-    )
 
 
 @pytest.mark.parametrize("name", ["a.safetensors", "a.pt"])

@@ -1,14 +1,14 @@
-"""Laws of the zoo's CNNs (src/visprism/models): torchvision's logits, options, anatomy."""
+"""Laws of the zoo's CNNs (src/visprism/models): logits of torchvision and timm, options."""
 
 import pytest
+import timm
 import torch
 import torchvision
 from internals import SpatialSmoothing, stream
 from small_models import noise
-from small_zoo import NETWORKS
 from torch import nn
 
-from visprism import MODELS, MonteCarloDropout, dissect, load_model, predict
+from visprism import MODELS, MonteCarloDropout, harmonize_model, load_model, predict
 
 
 def on_meta(build, **options):
@@ -58,17 +58,9 @@ def _shaken(model):
             tensor.copy_(0.2 * values - 0.1)
 
 
-PLAIN = ["preact_vgg11_32", "vgg11_bn_32", "alexnet_32"]
-
-
-@pytest.mark.parametrize("name", ["alter_resnet18_32", "alexnet_32"])
-@pytest.mark.parametrize("head", ["gap_mlp", "attention_pool"])
-def test_every_head_fits_every_cnn(name, head):
-    model = on_meta(MODELS[name], head=head, num_classes=7)
-    assert model(torch.zeros(2, 3, 32, 32, device="meta")).shape == (2, 7)
-
-
-@pytest.mark.parametrize("name", ["resnet18_32", "alter_resnet18_32", *PLAIN])
+@pytest.mark.parametrize(
+    "name", ["resnet18_32", "alter_resnet18_32", "preact_vgg11_32", "vgg11_bn_32", "alexnet_32"]
+)
 def test_smoothing_stands_before_each_subsampling_and_has_no_parameters(name):
     plain, smooth = on_meta(MODELS[name]), on_meta(MODELS[name], smoothing=True)
     x = torch.zeros(2, 3, 32, 32, device="meta")
@@ -98,17 +90,44 @@ def test_mc_dropout_makes_the_passes_of_a_prediction_differ(name):
     assert len(rates) == 8  # blocks, or convolutions
 
 
-@pytest.mark.parametrize(
-    ("name", "kinds"),
-    [
-        ("preact_resnet", ["conv"] * 4),
-        ("alter_resnet", ["conv", *["attention"] * 3]),
-        ("sasa_resnet", ["attention"] * 4),
-    ],
-)
-def test_the_blocks_of_a_residual_network_are_found_in_four_stages(name, kinds):
-    anatomy = dissect(NETWORKS[name]().eval(), noise(2, 3, 16, 16))
-    blocks = [b for b in anatomy if b.name.startswith("layer")]
-    assert [b.kind for b in blocks] == kinds
-    assert len({b.stage for b in blocks}) == 4
-    assert [b.name for b in blocks if b.subsampling] == ["layer2.0", "layer3.0", "layer4.0"]
+def renamed(ours):
+    """Names of timm's ResNetV2 for the tensors of a pre-activation ResNet of ours."""
+    names = {}
+    for key in ours:
+        stage, _, rest = key.partition(".")
+        if stage.startswith("layer"):
+            rest = rest.replace("downsample", "downsample.conv")
+            names[key] = f"stages.{int(stage[5:]) - 1}.blocks.{rest}"
+        else:
+            for mine, timms in (("conv1", "stem.conv"), ("fc", "head.fc")):
+                names[key] = names.get(key, key).replace(mine, timms)
+    return names
+
+
+def test_gives_the_logits_of_timms_pre_activation_resnet():
+    ours = load_model("preact_resnet18_224?num_classes=7").model
+    timms = timm.create_model("resnetv2_18", num_classes=7).eval()
+    state = ours.state_dict()
+    names = renamed(state)
+    assert len(timms.state_dict()) == len(state)
+    timms.load_state_dict(
+        {
+            names[key]: tensor[..., None, None] if key == "fc.weight" else tensor
+            for key, tensor in state.items()
+        }
+    )
+    x = noise(2, 3, 64, 64)
+    with torch.no_grad():
+        theirs = timms(x)
+        torch.testing.assert_close(ours(x), theirs, rtol=1e-5, atol=1e-5 * theirs.abs().max())
+
+
+@pytest.mark.parametrize("msas", [(0, 1, 2), (0, 0, 0)])
+def test_alter_resnet20_is_what_harmonize_makes_of_resnet20(msas):
+    """The same tree of modules and shapes, by the placement, heads and window of its rule."""
+    converted = harmonize_model(load_model("resnet20").model, torch.zeros(2, 3, 32, 32), msas)
+    assert shapes(MODELS["alter_resnet20"](msas=msas)) == shapes(converted)
+
+
+def shapes(model):
+    return {name: tensor.shape for name, tensor in model.state_dict().items()}

@@ -5,7 +5,7 @@ import pytest
 import timm
 import torch
 import transformers
-from internals import ModelSpec, center_crop, normalized, preprocessing_from
+from internals import center_crop, normalized, preprocessing_from
 from PIL import Image
 from safetensors.torch import save_file
 from small_models import hugging_face_config
@@ -49,29 +49,6 @@ def hugging_face_folder(tmp_path):
 
 def weights(loaded):
     return dict(loaded.model.named_parameters())
-
-
-@pytest.mark.parametrize(
-    ("text", "source", "name", "arguments", "checkpoint"),
-    [
-        ("resnet20", "zoo", "resnet20", {}, None),
-        ("torchvision:swin_t@w.pth", "torchvision", "swin_t", {}, "w.pth"),
-        ("hf:facebook/deit-tiny", "hf", "facebook/deit-tiny", {}, None),
-        ("a/b.py:net?n=3@c/d@e.pt", "file", "a/b.py:net", {"n": 3}, "c/d@e.pt"),
-        (
-            "timm:x?a=(7, 7)&b=True&c=gelu",
-            "timm",
-            "x",
-            {"a": (7, 7), "b": True, "c": "gelu"},
-            None,
-        ),
-        ("timm:x?a=__import__('o').a()", "timm", "x", {"a": "__import__('o').a()"}, None),
-    ],
-)
-def test_a_line_of_text_says_all(text, source, name, arguments, checkpoint):
-    spec = ModelSpec.parse(text)
-    assert (spec.source, spec.name, spec.arguments) == (source, name, arguments)
-    assert (str(spec.checkpoint) if spec.checkpoint else None) == checkpoint
 
 
 def test_timm_takes_arguments_and_says_how_it_wants_its_images():
@@ -232,14 +209,6 @@ def test_a_network_of_timm_squashes_its_images_or_crops_them():
         torch.testing.assert_close(normalized(pixels, preprocessing)[0], expected)
 
 
-def test_a_checkpoint_is_loaded(tmp_path):
-    trained = load_model(SMALL_VIT, seed=1)
-    save_file(trained.model.state_dict(), tmp_path / "best.safetensors")
-    loaded = load_model(f"{SMALL_VIT}@{tmp_path}/best.safetensors", seed=2)
-    torch.testing.assert_close(weights(loaded), weights(trained), rtol=0, atol=0)
-    assert "random" not in loaded.name
-
-
 def test_random_weights_follow_from_the_seed_alone():
     first = load_model(SMALL_VIT)
     torch.rand(3)
@@ -266,12 +235,10 @@ def test_the_randomness_of_the_program_is_left_alone():
         ("timm:qqqqqqqq", r"unknown model 'timm:qqqqqqqq'\. `visprism models` lists names"),
         ("tim:resnet18", r"unknown prefix 'tim:' in 'tim:resnet18'\. A model is timm:NAME"),
         ("timm:", r"'timm:' must name a model, such as timm:resnet18"),
-        ("", r"'' must name a model"),
         ("timm:resnet18?pretrained=3", "pretrained must be True or False, got 3"),
         ("timm:resnet18?depth", r"argument of a model must be key=value, got 'depth'"),
         ("timm:resnet18?in_chans=3&in_chans=1", r"argument 'in_chans' .* must be given once"),
         ("timm:resnet18?layerz=1", r"takes no argument 'layerz'\. Did you mean layers"),
-        ("timm:resnet18?foo=1", r"takes no argument 'foo'\. It takes block, layers,"),
         ("torchvision:vit_b_16?patchsize=3", r"'patchsize'\. Did you mean patch_size"),
         ("timm:vit_tiny_patch16_224?patch_size=0", r"cannot be built: ZeroDivisionError"),
         ("timm:resnet18@no.pt", r"the checkpoint no\.pt must be an existing file"),

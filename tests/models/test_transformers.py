@@ -4,6 +4,11 @@ import pytest
 import torch
 from internals import deit, mixer, pit, swin, vit
 from small_models import SMALL, noise, seeded
+from timm.models.deit import VisionTransformerDistilled
+from timm.models.mlp_mixer import MlpMixer
+from timm.models.pit import PoolingVisionTransformer
+from timm.models.swin_transformer import SwinTransformer
+from timm.models.vision_transformer import VisionTransformer
 
 import visprism as vp
 from visprism.models.zoo.conv_vit import conv_vit
@@ -12,9 +17,9 @@ FAMILIES = {
     "vit": lambda **k: vit(32, 2, **{"depth": 2, **SMALL, **k}),
     "deit": lambda **k: deit(32, 2, **{"depth": 2, **SMALL, **k}),
     "conv_vit": lambda **k: conv_vit(32, 2, **{"depth": 2, **SMALL, **k}),
-    "swin": lambda **k: swin(16, (2, 1), (1, 2), **{"window": 4, **SMALL, **k}),
+    "swin": lambda **k: swin(32, (2, 1), (1, 2), **{"window": 4, **SMALL, **k}),
     "mixer": lambda **k: mixer(64, **{"depth": 2, **SMALL, **k}),
-    "pit": lambda **k: pit(16, (1, 1), (1, 2), 2, **{**SMALL, **k}),
+    "pit": lambda **k: pit(32, (1, 1), (1, 2), 2, **{**SMALL, **k}),
 }
 
 
@@ -29,9 +34,6 @@ def test_deit_gives_both_logits_in_training_and_their_mean_in_evaluation():
 @pytest.mark.parametrize(
     ("family", "counts"),
     [
-        ("deit", {"attention": 2, "mlp": 2}),
-        ("conv_vit", {"attention": 2, "mlp": 2}),
-        ("swin", {"attention": 3, "mlp": 3, "downsample": 1}),
         ("mixer", {"token-mixing": 2, "mlp": 2}),
         ("pit", {"attention": 2, "mlp": 2, "downsample": 1}),
     ],
@@ -47,17 +49,9 @@ def test_dissect_finds_its_blocks(family, counts):
 
 
 @pytest.mark.parametrize("head", ["gap", "gap_mlp", "attention_pool"])
-@pytest.mark.parametrize("family", ["vit", "deit", "conv_vit", "pit", "swin", "mixer"])
+@pytest.mark.parametrize("family", FAMILIES)
 def test_every_head_gives_logits_that_depend_on_the_image(family, head):
-    build = {
-        "vit": lambda: vit(64, 1, head=head, depth=1, **SMALL),
-        "deit": lambda: deit(64, 1, head=head, depth=1, **SMALL),
-        "conv_vit": lambda: conv_vit(64, 1, head=head, depth=1, **SMALL),
-        "pit": lambda: pit(64, (1,), (1,), 2, head=head, **SMALL),
-        "swin": lambda: swin(64, (1,), (1,), head=head, window=4, **SMALL),
-        "mixer": lambda: mixer(64, head=head, depth=1, **SMALL),
-    }[family]
-    logits = seeded(build)(noise(2, 3, 16, 16))
+    logits = seeded(lambda: FAMILIES[family](head=head))(noise(2, 3, 16, 16))
     assert logits.shape == (2, 5)
     assert not torch.allclose(logits[0], logits[1], rtol=1e-4)
 
@@ -105,3 +99,40 @@ def test_positions_are_interpolated_to_the_size_of_the_image(family):
         positions = positions[:, prefix:].mT.unflatten(-1, (16, 16))
     expected = (torch.arange(16) + 0.5) / 2 - 0.5  # centers of the new places among the old
     torch.testing.assert_close(positions[0, 0, 5, 4:12], expected[4:12])
+
+
+SHAPE = {"embed_dim": 32, "depth": 2, "num_heads": 2, **SMALL}
+POOLED = {"class_token": False, "global_pool": "avg"}
+TIMMS = [  # family, options, what has the same weights
+    ("vit", {}, lambda: VisionTransformer(qkv_bias=False, **SHAPE)),
+    ("vit", {"head": "gap", "qkv_bias": True}, lambda: VisionTransformer(**SHAPE, **POOLED)),
+    (
+        "conv_vit",
+        {"kernel": None},
+        lambda: VisionTransformer(qkv_bias=False, **SHAPE, **POOLED),
+    ),
+    ("deit", {}, lambda: VisionTransformerDistilled(**SHAPE)),
+    (
+        "pit",
+        {"qkv_bias": True, "no_embed_class": True},
+        lambda: PoolingVisionTransformer(
+            base_dims=(32, 32), depth=(1, 1), heads=(1, 2), stride=2, **SMALL
+        ),
+    ),
+    ("mixer", {}, lambda: MlpMixer(num_blocks=2, embed_dim=64, **SMALL)),
+    (
+        "swin",
+        {},
+        lambda: SwinTransformer(
+            embed_dim=32, depths=(2, 1), num_heads=(1, 2), window_size=4, **SMALL
+        ),
+    ),
+]
+
+
+@pytest.mark.parametrize(("family", "options", "theirs"), TIMMS)
+def test_the_logits_are_those_of_timm_for_the_same_weights(family, options, theirs):
+    model, other = seeded(lambda: FAMILIES[family](**options)), seeded(theirs)
+    model.load_state_dict(other.state_dict())
+    images = noise(2, 3, 16, 16)
+    torch.testing.assert_close(model(images), other(images), rtol=1e-5, atol=1e-5)

@@ -39,15 +39,6 @@ def test_a_function_of_the_standard_library_is_not_called(tmp_path, ran, suffix)
     assert not ran.exists()
 
 
-def test_a_file_of_code_beside_the_checkpoint_is_not_imported(tmp_path, ran, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "net.py").write_text(CODE.format(ran=str(ran)) + "def net(): pass\n")
-    checkpoint_naming("net.py:net", tmp_path / "a.safetensors")
-    with pytest.raises(InputError, match=r"metadata must not name code"):
-        load_model("a.safetensors")
-    assert not ran.exists()
-
-
 @pytest.mark.parametrize(
     ("text", "reason"),
     [
@@ -121,15 +112,9 @@ class Attack:
 @pytest.mark.parametrize("source", ["timm:resnet18", "torchvision:resnet18"])
 def test_libraries_never_read_a_checkpoint_by_themselves(tmp_path, ran, source, option):
     torch.save({"state_dict": Attack(ran)}, tmp_path / "a.pt")
-    with pytest.raises(
-        InputError, match=rf"no argument '{option}'.*Name a checkpoint as {so(source)}"
-    ):
+    with pytest.raises(InputError, match=rf"no argument '{option}'.*Name a checkpoint as "):
         load_model(f"{source}?{option}={tmp_path / 'a.pt'}")
     assert not ran.exists()
-
-
-def so(source):
-    return source.partition(":")[0]
 
 
 def folder_with(tmp_path, **config):

@@ -1,37 +1,20 @@
 """Ensembles and Monte Carlo dropout, whose outputs are logarithms of mean probabilities."""
 
 import pytest
+import timm
 import torch
+import torchvision
 from internals import dropout_modules
+from small_models import seeded
+from timm.layers import DropPath
 from torch import nn
 
 import visprism as vp
 from visprism import Ensemble, InputError, MonteCarloDropout, predict
 
 
-class Network(nn.Sequential):
-    """A classifier with dropout."""
-
-    def __init__(self):
-        layers = nn.Flatten(), nn.Linear(48, 16), nn.BatchNorm1d(16), nn.Dropout()
-        super().__init__(*layers, nn.Linear(16, 5))
-        self.eval()
-
-
-@pytest.fixture
-def model():
-    return Network()
-
-
-@pytest.fixture
-def pairs():
-    """Ten labeled images, in batches of four."""
-    images = torch.randn(10, 3, 4, 4, generator=torch.Generator().manual_seed(1))
-    return list(zip(images.split(4), (torch.arange(10) % 5).split(4), strict=True))
-
-
 def test_an_ensemble_averages_probabilities(model, pairs):
-    other = Network()
+    other = nn.Sequential(nn.Flatten(), nn.Linear(48, 5)).eval()
     one, two = (predict(m, pairs).logits.softmax(1) for m in (model, other))
     both = predict(Ensemble([model, other]), pairs).logits
     torch.testing.assert_close(both.exp(), (one + two) / 2)
@@ -39,6 +22,18 @@ def test_an_ensemble_averages_probabilities(model, pairs):
         Ensemble([])
     with pytest.raises(InputError, match=r"evaluation mode, and its models\.1 is not"):
         predict(Ensemble([model, other.train()]), pairs)
+
+
+def test_they_state_the_preprocessing_that_their_members_state():
+    model = vp.load_model("resnet20.shapes").model
+    images = vp.DataOptions(limit=40)
+    numbers = [
+        str(vp.examine({"m": m}, "shapes", analyses="calibration", images=images).table()[0])
+        for m in ("resnet20.shapes", model, Ensemble([model, model]))
+    ]
+    assert len(set(numbers)) == 1
+    with pytest.raises(InputError, match="models must state the same preprocessing, got 32x32"):
+        Ensemble([model, nn.Identity()])
 
 
 def test_many_passes_have_the_mean_probability_over_what_dropout_draws():
@@ -76,46 +71,19 @@ def test_draws_follow_from_the_seed_and_the_image_whatever_the_batch(model, pair
     assert ((dropped(ones) - dropped(2 * ones)).abs() > 1).any()
 
 
-class FusedAttention(nn.Module):
-    """Attention that passes its dropout probability on if it is itself in training mode."""
-
-    def __init__(self, p: float):
-        super().__init__()
-        self.embed = nn.Conv2d(3, 8, 2, 2)
-        self.attn_drop = nn.Dropout(p)
-        self.head = nn.Linear(8, 5)
-
-    def forward(self, x):
-        x = self.embed(x).flatten(2).mT
-        p = self.attn_drop.p if self.training else 0.0
-        x = nn.functional.scaled_dot_product_attention(x, x, x, dropout_p=p)
-        return self.head(x.mean(1))
-
-
-class MultiHeadAttention(nn.Module):
-    """Attention of torch, which has its dropout probability as a number."""
-
-    def __init__(self):
-        super().__init__()
-        self.attention = nn.MultiheadAttention(4, 2, dropout=0.5, batch_first=True)
-        self.head = nn.Linear(4, 5)
-
-    def forward(self, x):
-        x = x.flatten(2)[..., :4]
-        return self.head(self.attention(x, x, x, need_weights=False)[0].mean(1))
-
-
-class DropPath(nn.Module):
-    """Stochastic depth, as timm has it."""
-
-    def __init__(self):
-        super().__init__()
-        self.drop_prob = 0.5
-
-
-@pytest.mark.parametrize("network", [lambda: FusedAttention(0.5), MultiHeadAttention])
-def test_dropout_of_attention_is_drawn(network, pairs):
-    model = network().eval()
+@pytest.mark.parametrize(
+    "network",
+    [
+        lambda: timm.create_model("test_vit", img_size=32, attn_drop_rate=0.5),
+        lambda: torchvision.models.VisionTransformer(
+            32, 8, 1, 2, 24, 48, attention_dropout=0.5
+        ),
+    ],
+    ids=["fused", "torch's own"],
+)
+def test_dropout_of_attention_is_drawn(network):
+    model = seeded(network)
+    pairs = [(torch.rand(2, 3, 32, 32), torch.arange(2))]
     first, other = (
         predict(MonteCarloDropout(model, 1, seed=seed), pairs).logits for seed in (0, 1)
     )
@@ -129,7 +97,7 @@ def test_a_model_without_dropout_is_refused():
 
 
 def test_normalization_and_stochastic_depth_stay_in_evaluation_mode():
-    block = nn.Sequential(nn.Conv2d(3, 3, 1), nn.BatchNorm2d(3), nn.Dropout(0.5), DropPath())
+    block = nn.Sequential(nn.Conv2d(3, 3, 1), nn.BatchNorm2d(3), nn.Dropout(0.5), DropPath(0.5))
     assert dropout_modules(block.eval()) == [block[2]]
 
 

@@ -1,33 +1,13 @@
-"""Predictions: logits of models."""
+"""Predictions: logits of models; and pixels that are undone."""
 
 import math
 
 import pytest
 import torch
+from internals import PixelSpace, normalized
 from torch import nn
 
-from visprism import InputError, Predictions, calibration, predict
-
-
-class Network(nn.Sequential):
-    """A classifier with dropout."""
-
-    def __init__(self):
-        layers = nn.Flatten(), nn.Linear(48, 16), nn.BatchNorm1d(16), nn.Dropout()
-        super().__init__(*layers, nn.Linear(16, 5))
-        self.eval()
-
-
-@pytest.fixture
-def model():
-    return Network()
-
-
-@pytest.fixture
-def pairs():
-    """Ten labeled images, in batches of four."""
-    images = torch.randn(10, 3, 4, 4, generator=torch.Generator().manual_seed(1))
-    return list(zip(images.split(4), (torch.arange(10) % 5).split(4), strict=True))
+from visprism import InputError, Predictions, Preprocessing, calibration, predict
 
 
 def test_logits_are_those_of_the_model_in_the_order_of_the_images(model, pairs):
@@ -38,23 +18,6 @@ def test_logits_are_those_of_the_model_in_the_order_of_the_images(model, pairs):
     assert predictions.provenance.images == len(predictions) == 10
     assert predictions.provenance.image_shape == (3, 4, 4)
     assert predictions.provenance.batch_size == 4
-
-
-class OfDict(nn.Module):
-    """A model that is called by keyword and returns a dict, as Hugging Face's are."""
-
-    def __init__(self, model):
-        super().__init__()
-        self.model = model
-
-    def forward(self, pixel_values):
-        return {"features": pixel_values, "logits": self.model(pixel_values)}
-
-
-def test_a_mapping_of_images_and_a_dict_of_outputs_are_understood(model, pairs):
-    given = [({"pixel_values": x}, t) for x, t in pairs]
-    predictions = predict(OfDict(model).eval(), given)
-    torch.testing.assert_close(predictions.logits, predict(model, pairs).logits)
 
 
 def test_probabilities_are_refused_and_their_logarithm_gives_the_same_metrics():
@@ -115,3 +78,12 @@ def test_models_and_data_without_predictions_are_refused(model, pairs):
     ):
         with pytest.raises(InputError, match=sentence):
             predict(given, data)
+
+
+def test_rounding_to_half_precision_leaves_pixels_between_0_and_1():
+    way, pixels = Preprocessing((4, 4)), torch.tensor([0.0, 1.0]).expand(1, 3, 4, 2)
+    rounded = normalized((255 * pixels).byte(), way).bfloat16()
+    for images in (rounded, rounded.float()):
+        undone = PixelSpace(way.mean, way.std).pixels(images)
+        assert undone.dtype == images.dtype
+        torch.testing.assert_close(undone.float(), pixels, rtol=0, atol=0.5 / 255)

@@ -37,21 +37,6 @@ def test_a_model_without_logits_that_pools_its_class_token_has_one(images):
     assert roles_of(vit(reg_tokens=1, num_classes=0), images) == ("class", "register")
 
 
-def test_a_model_that_cannot_be_differentiated_has_prefix_tokens(images):
-    class NoGradient(nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.vit = vit()
-
-        def forward(self, x):
-            with torch.no_grad():
-                return self.vit(x)
-
-    assert token_roles(vp.dissect(NoGradient().eval(), images))["vit.blocks.1.mlp"] == (
-        "prefix",
-    )
-
-
 class Wrapped(nn.Module):
     """A ViT that takes a mapping, ends in place and gives one number for each image."""
 

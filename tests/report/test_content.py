@@ -1,11 +1,8 @@
 """Laws of the content of a report: sections come from declarations, and nothing is lost."""
 
-import sys
 from dataclasses import replace
 
-import pytest
 from internals import FROM_PYTHON, Number, content_of, drawings
-from results_by_hand import MAKERS
 
 from visprism import Answer, DataOptions, Entry, Provenance, examine
 from visprism.estimates import questions
@@ -106,35 +103,6 @@ def test_numbers_of_several_parts_of_a_model_are_one_measure(study, monkeypatch)
     assert line.rows[0].anchor == "test-norms"
 
 
-def test_numbers_at_a_glance_have_the_unit_of_their_label(study, monkeypatch):
-    def answers(_result):
-        return (Answer(questions.ACCURACY.text, "accuracy", 0.75, 0.7, 0.8, unit="%"),)
-
-    monkeypatch.setattr(type(study.entries[1].results[0]), "answers", answers)
-    (line,) = content_of(study).glance
-    assert line.label == "accuracy (%)"
-    assert line.cells["a"].startswith("75")
-    assert line.marks["a"] == pytest.approx((75, 70, 80))
-
-
-def test_the_subtitle_states_data_images_size_seed_and_date(study):
-    subtitle = content_of(study).subtitle
-    assert subtitle.startswith("8 test images of folder:cats (8x8), seed 7, 2026-01-31. ")
-    train = Provenance(data="folder:cats (train)", split="train", images=160)
-    result = study.entries[0].results[0]
-    of_training = Entry(("a",), "sharpness", (replace(result, provenance=train),))
-    for entries, images in (
-        ((of_training,), "160 train images"),
-        ((of_training, *study.entries), "8 test images"),
-    ):
-        subtitle = content_of(replace(study, entries=entries)).subtitle
-        assert subtitle.startswith(f"{images} of folder:cats")
-    untrained = replace(study, header={**study.header, "untrained": ["b"]})
-    content = content_of(untrained)
-    assert content.subtitle.endswith(" 1 of 2 has random weights.")
-    assert content.title.count("(random weights)") == 1
-
-
 def test_random_weights_are_the_reason_for_a_missing_answer_about_labels():
     models = {"random": "resnet20?pretrained=False", "trained": "resnet20.shapes"}
     images, analyses = DataOptions(limit=40), ["calibration", "readout", "class-separability"]
@@ -146,7 +114,7 @@ def test_random_weights_are_the_reason_for_a_missing_answer_about_labels():
         assert not row.differences
 
 
-def test_only_shipped_weights_are_looked_up(study, monkeypatch):
+def test_shipped_weights_of_other_training_images_are_named(study):
     def subtitle(*sources):
         weights = {
             name: {"source": source, "fingerprint": ""}
@@ -157,25 +125,3 @@ def test_only_shipped_weights_are_looked_up(study, monkeypatch):
     seen = "The models were trained on different numbers of images: "
     assert seen in subtitle("resnet20.shapes", "resnet20.cifar10")
     assert seen not in subtitle("resnet20.shapes", FROM_PYTHON)
-    # To look them up imports the zoo and timm, which takes seconds.
-    monkeypatch.setitem(sys.modules, "visprism.models.pretrained", None)
-    assert seen not in subtitle(FROM_PYTHON, FROM_PYTHON)
-    with pytest.raises(ImportError):
-        subtitle("resnet20.shapes", FROM_PYTHON)
-
-
-def test_what_the_budget_had_no_room_for_is_not_measured_and_other_analyses_do_not_apply(study):
-    late = [replace(f, kind="no time") for f in study.failures if f.kind == "skipped"]
-    content = content_of(replace(study, failures=(*study.failures, *late)))
-    assert [o.kind for o in content.not_measured] == ["failed", "no time"]
-    assert [o.kind for o in content.not_applicable] == ["skipped"]
-
-
-def test_a_figure_of_convolutions_is_drawn_only_where_some_were_ablated(study):
-    def anchors(result):
-        content = content_of(replace(study, entries=(Entry(("a",), "ablation", (result,)),)))
-        return [drawing.stem for drawing in drawings(content)]
-
-    both = MAKERS["ablations"]()
-    assert "ablation-convolutions" in anchors(both)
-    assert "ablation-convolutions" not in anchors(both.experiment("block"))

@@ -20,17 +20,6 @@ def test_markdown_has_the_rows_of_the_table(study):
         assert values[3].replace("\\", "") == row.difference_text()
 
 
-def test_markdown_has_every_finding_and_failure(study):
-    text = study.to_markdown().replace("\\", "")
-    for entry in study.entries:
-        for finding in (f for r in entry.results for f in r.findings()):
-            assert f"- {' and '.join(entry.models)}: {finding}" in text
-    for failure in study.failures:
-        assert (
-            f"- {failure.analysis}, {failure.model}: {failure.kind}, {failure.reason}" in text
-        )
-
-
 def test_names_cannot_break_out_of_the_markdown_table(make):
     text = make.study_of("a|b\n# c", "<b>*d*").to_markdown()
     assert "\n# c" not in text

@@ -3,6 +3,7 @@
 from dataclasses import replace
 from functools import cache
 
+import timm
 import torch
 from internals import Gathered
 from scipy.stats import t
@@ -79,6 +80,14 @@ def small_vit(**options):
     with torch.random.fork_rng():
         torch.manual_seed(1)
         return VisionTransformer(**sizes | options).eval()
+
+
+def small_resnet(**options):
+    """A ResNet of basic blocks, none of which is the identity, with weights of one seed."""
+    sizes = {"channels": (8, 12, 16, 20), "layers": (1, 1, 1, 1), "zero_init_last": False}
+    with torch.random.fork_rng():
+        torch.manual_seed(1)
+        return timm.create_model("resnet18", **sizes | options).eval()
 
 
 @torch.no_grad()

@@ -14,6 +14,10 @@ def small_convnet(seed=0, width=4):
         return nn.Sequential(nn.Conv2d(3, width, 3), nn.BatchNorm2d(width), nn.Flatten())
 
 
+def assert_same_weights(a, b):
+    torch.testing.assert_close(a.state_dict(), b.state_dict(), rtol=0, atol=0)
+
+
 def hugging_face_config(**changes):
     """Of a ViT of Hugging Face with one block."""
     import transformers

@@ -60,10 +60,6 @@ class DictOutput(Network):
         return {"logits": self.head(features.mean((2, 3))), "features": features}
 
 
-class Subclassed(torch.Tensor):
-    """A tensor subclass without changes."""
-
-
 class Checkpointed(nn.Module):
     def __init__(self):
         super().__init__()
@@ -134,12 +130,6 @@ def partly_frozen():
     return model
 
 
-def subclassed():
-    model = Network()
-    model.stem.weight = nn.Parameter(model.stem.weight.detach().as_subclass(Subclassed))
-    return model
-
-
 def hooked():
     """Hooks of the user's on modules and on a parameter, and an instance's own `forward`."""
     model = Network()
@@ -156,14 +146,6 @@ def scripted():
     return torch.jit.trace(seeded(Network), torch.zeros(2, 3, SIDE, SIDE))
 
 
-def quantized():
-    model = seeded(Network)
-    weight = torch.quantize_per_tensor(model.head.weight.detach(), 0.01, 0, torch.qint8)
-    model.head = torch.ao.nn.quantized.dynamic.Linear(WIDTH, CLASSES)
-    model.head.set_weight_bias(weight, model.head.bias())  # which are not initialized
-    return model
-
-
 NETWORKS = {
     "shared block": shared,
     "tied weights": tied,
@@ -171,24 +153,20 @@ NETWORKS = {
     "dict output": DictOutput,
     "compiled": lambda: torch.compile(seeded(Network), backend="eager"),
     "scripted": scripted,
-    "quantized": quantized,
     "bf16": lambda: Network().bfloat16(),
     "channels last": lambda: Network().to(memory_format=torch.channels_last),
-    "tensor subclass": subclassed,
     "checkpointed block": lambda: Network(Checkpointed(), Residual()),
     "two inputs": TwoInputs,
     "hooks": hooked,
-    "data parallel": lambda: nn.DataParallel(Network()),
     "frozen parts and gradients": partly_frozen,
     "attention": lambda: Network(Attention(), Residual(), Attention()),
-    "own cache": Caching,
     "own counter": Counting,
 }
 
 
 def built(name):
     """The network in evaluation mode, always with the same weights; it has run once."""
-    # Of torch, that scripting and quantization are deprecated.
+    # Of torch, that scripting is deprecated.
     with torch.random.fork_rng(), warnings.catch_warnings(action="ignore"):
         torch.manual_seed(0)
         model = NETWORKS[name]().eval()

@@ -50,14 +50,3 @@ def test_after_a_third_the_time_left_is_right_within_30_percent(factor):
     left, true = played(factor, until=1 / 3)
     assert left.seconds == pytest.approx(true, rel=0.3)
     assert str(left) == f"All analyses: about {left.seconds:.0f} s left"
-
-
-def test_a_complete_study_has_no_line_and_one_without_a_plan_says_what_it_does():
-    left, _ = played(1.7, until=1.0)
-    assert left.seconds == 0
-    assert str(left) == ""
-    clock = Clock()
-    reading = TimeLeft(clock)
-    clock.now += 3
-    assert reading.seconds is None
-    assert str(reading) == "Reading models and data, and timing passes (3 s)"

@@ -39,12 +39,6 @@ def named_by_epoch_and_metric(folder, step, model):
     torch.save(content, folder / f"epoch={step}-val_acc=0.{90 - step}.pt")
 
 
-def of_visprism(folder, step, model):
-    (folder / "snapshots").mkdir(exist_ok=True)
-    vp.save_checkpoint(model, folder / "snapshots" / f"step-{step:08d}.safetensors")
-    torch.save({"anything": 1}, folder / "last.ckpt")
-
-
 def curves(study, run, analysis):
     return [r for r in study.model(run).results(analysis) if isinstance(r, Evolution)]
 
@@ -61,7 +55,7 @@ def run(tmp_path, nets):
 
 @pytest.mark.parametrize(
     "write",
-    [plain, of_timm, named_by_epoch_and_metric, of_visprism],
+    [plain, of_timm, named_by_epoch_and_metric],
 )
 def test_the_curve_has_the_numbers_of_each_checkpoint(tmp_path, nets, net, loader, write):
     folder = tmp_path / "run"
@@ -127,24 +121,16 @@ def test_cka_with_the_last_step_is_that_of_both_checkpoints(run, nets, net, load
 
 
 def test_a_sentence_names_the_step_at_which_half_of_the_change_is_over():
-    value = [0.1, 0.1, 0.6, 0.8, 0.9]
-    ends = (np.array(value) - 0.01, np.array(value) + 0.01)
+    value = np.array([0.1, 0.1, 0.6, 0.8, 0.9])
     curve = Evolution(
         step=np.arange(5) * 10,
         part=np.full(5, "mlp"),
-        value=Estimated(value, *ends),
+        value=Estimated(value, value - 0.01, value + 0.01),
         quantity="share",
         unit="%",
-        provenance=vp.Provenance(images=64, split="test"),
     )
     (finding,) = curve.findings()
-    assert str(finding) == (
-        "share, mlp: 10% [9%, 11%] after step 0, 90% [89%, 91%] after step 40, intervals "
-        "over 64 test images; from step 20, less than half of the change is left"
-    )
-    (finding,) = curve.select(curve.step == 10).findings()
-    one = "share, mlp: 10% [9%, 11%] after step 10, intervals over 64 test images"
-    assert str(finding) == one
+    assert "from step 20, less than half of the change is left" in str(finding)
 
 
 def test_what_a_monitor_has_measured_is_shown_with_its_alarms_without_data(
@@ -274,22 +260,6 @@ def test_a_damaged_checkpoint_is_left_out_and_said(run, tmp_path, nets, net, loa
         cut(run / f"net_{step}.pt")
     with pytest.raises(vp.InputError, match=r"net_0\.pt was refused"):
         vp.evolve(run, loader, model=net(9), analyses="variance")
-
-
-def test_a_damaged_checkpoint_of_transformers_is_left_out(tmp_path):
-    transformers = pytest.importorskip("transformers")
-    config = transformers.ViTConfig(
-        hidden_size=8, num_hidden_layers=1, num_attention_heads=2, intermediate_size=16,
-        image_size=16, patch_size=8,
-    )  # fmt: skip
-    for step, size in ((1, "1KB"), (2, "5GB"), (3, "5GB"), (4, "1KB")):  # of each file
-        network = transformers.ViTForImageClassification(config)
-        network.classifier.bias.data[0] = float("nan") if step == 1 else 0.0
-        network.save_pretrained(tmp_path / f"checkpoint-{step}", max_shard_size=size)
-    cut(tmp_path / "checkpoint-2" / "model.safetensors")
-    study = vp.evolve(tmp_path, [torch.rand(4, 3, 16, 16)], analyses="variance")
-    assert [f.analysis for f in study.failures] == ["step 1", "step 2"]
-    assert (tmp_path / "checkpoint-4" / "model.safetensors.index.json").is_file()
 
 
 def test_a_folder_that_is_not_a_run_and_what_is_missing_are_named(tmp_path, net, loader):

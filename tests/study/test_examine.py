@@ -122,7 +122,6 @@ CONFIG = {"input_size": (3, 32, 32), "mean": MEAN, "std": STD, "crop_pct": 1.0}
         ({"default_cfg": CONFIG}, {}),
         ({}, {"mean": MEAN, "std": STD}),
     ],
-    ids=["nothing", "preprocessing", "pretrained_cfg", "default_cfg", "images"],
 )
 def test_pixels_are_normalized_as_the_module_states(net, brightness, attributes, images):
     model, events = net(), []
@@ -149,46 +148,29 @@ HALF = (0.5, 0.5, 0.5)
 WEIGHTS = torchvision.models.ResNet18_Weights.DEFAULT
 
 
-@pytest.mark.parametrize(
-    "last",
-    [
-        *(transforms.Normalize(value, value) for value in (0.5, (0.5,), HALF)),
-        WEIGHTS.transforms(mean=HALF, std=HALF),
-        transforms.Compose([transforms.Normalize(0.25, 0.25), transforms.Normalize(1.0, 2.0)]),
-    ],
-)
-def test_the_normalization_of_a_loader_is_that_of_its_transform(net, brightness, last):
-    data = SortedByClass()
-    data.transform = transforms.Compose([last, transforms.RandomErasing()])
-    study = examine(net(), DataLoader(data, batch_size=8), analyses=[brightness])
-    assert "mean and std of half" in study["Net"]["brightness"].provenance.preprocessing
-
-
 STATED = {"input_size": (3, 32, 32), "mean": (0.1,) * 3, "std": (0.4,) * 3}
+OF_HALF = "mean and std of half", "half, but the model states mean (0.1, "
+UNKNOWN = "no normalization stated", "std (0.4, 0.4, 0.4), as the model states"
+QUARTERS = transforms.Normalize(0.25, 0.25), transforms.Normalize(1.0, 2.0)
 
 
 @pytest.mark.parametrize(
-    ("transform", "unstated", "stated"),
+    ("parts", "unstated", "stated"),
     [
-        (transforms.RandomErasing(), "no normalization stated", "std (0.4, 0.4, 0.4), as the"),
-        (
-            transforms.ToTensor(),
-            "tensors, pixels in [0, 1]",
-            "[0, 1], but the model states mean",
-        ),
-        (
-            transforms.Compose([transforms.ToTensor(), transforms.Lambda(lambda x: x)]),
-            "no normalization stated",
-            "std (0.4, 0.4, 0.4), as the model states",
-        ),
-        (transforms.Normalize(0.5, 0.5), "half", "half, but the model states mean (0.1, "),
+        ([transforms.Normalize(0.5, 0.5), transforms.RandomErasing()], *OF_HALF),
+        ([transforms.Normalize(HALF, HALF)], *OF_HALF),
+        ([WEIGHTS.transforms(mean=HALF, std=HALF)], *OF_HALF),
+        ([transforms.Compose(QUARTERS)], *OF_HALF),
+        ([transforms.ToTensor()], "pixels in [0, 1]", "[0, 1], but the model states mean"),
+        ([transforms.ToTensor(), transforms.Lambda(lambda x: x)], *UNKNOWN),
+        ([transforms.RandomErasing()], *UNKNOWN),
     ],
 )
-def test_who_states_the_normalization_of_a_loader_is_said(
-    net, brightness, transform, unstated, stated
+def test_the_normalization_of_a_loader_is_that_of_its_transform_or_of_the_model(
+    net, brightness, parts, unstated, stated
 ):
     data = SortedByClass()
-    data.transform = transform
+    data.transform = transforms.Compose(parts)
     for attributes, text in (({}, unstated), ({"pretrained_cfg": STATED}, stated)):
         model = net()
         vars(model).update(attributes)
@@ -204,13 +186,6 @@ def test_who_states_the_normalization_of_a_loader_is_said(
         (WEIGHTS.transforms(), 224, (0.485, 0.456, 0.406)),
         (CONFIG | {"input_size": (3, 24, 24)}, 24, MEAN),
         (transformers.ViTImageProcessor(size={"height": 24, "width": 24}), 24, (0.5,) * 3),
-    ],
-    ids=[
-        "torchvision weights",
-        "their class",
-        "torchvision transforms",
-        "timm",
-        "Hugging Face",
     ],
 )
 def test_preprocessing_is_what_libraries_state_it_with(net, brightness, given, size, mean):

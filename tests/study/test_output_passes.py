@@ -6,34 +6,12 @@ import numpy as np
 import pytest
 import torch
 from internals import PixelSpace, evaluate_perturbed, subject_of
-from torch import nn
 
-from visprism import Attack, Preprocessing, Run, adversarial, examine, predict
+from visprism import Attack, Preprocessing, Run, adversarial, predict
 from visprism.testing import assert_results_equal
 
 NORMALIZATION = {"mean": (0.5,) * 3, "std": (0.25,) * 3}
 WAY = Preprocessing((32, 32), **NORMALIZATION)
-
-
-class Net(nn.Module):
-    """A convolution with BatchNorm, and logits; counts the images of its passes."""
-
-    def __init__(self):
-        super().__init__()
-        with torch.random.fork_rng():
-            torch.manual_seed(0)
-            self.conv, self.norm = nn.Conv2d(3, 6, 3, padding=1), nn.BatchNorm2d(6)
-            self.head = nn.Linear(6, 5)
-            self.train()(torch.randn(16, 3, 32, 32))
-        self.eval()
-
-    def forward(self, x):
-        return self.head(self.norm(self.conv(x)).relu().mean((2, 3)))
-
-
-@pytest.fixture
-def model():
-    return Net()
 
 
 @pytest.fixture
@@ -58,30 +36,9 @@ def images_of_passes(monkeypatch):
     return numbers
 
 
-def test_clean_predictions_are_computed_once_for_all_analyses(model, data, images_of_passes):
-    study = examine(
-        {"net": model},
-        data,
-        analyses=["calibration", "frequency-noise", "fourier-sensitivity", "adversarial"],
-        options={
-            "frequency-noise": {"frequencies": (0.25, 0.75)},
-            "fourier-sensitivity": {"max_frequency": 1, "frequency_step": 1},
-            "adversarial": {"attacks": ("fgsm",)},
-        },
-        preprocessing=WAY,
-        effort="full",
-    )
-    assert not study.failures
-    assert images_of_passes == [100]
-    accuracies = {
-        study["net"][name].clean_accuracy for name in ("frequency-noise", "adversarial")
-    }
-    assert accuracies == {study["net"]["calibration"].of("accuracy")}
-
-
-def test_predictions_do_not_depend_on_the_order_of_the_calls(model, data, images_of_passes):
+def test_predictions_do_not_depend_on_the_order_of_the_calls(net, data, images_of_passes):
     run = Run()
-    subject = replace(subject_of(model, data, preprocessing=WAY), output_batch_size=48)
+    subject = replace(subject_of(net(), data, preprocessing=WAY), output_batch_size=48)
     full = replace(subject, passes=type(subject.passes)()).predictions(run)
     images_of_passes.clear()
     first = subject.limited(70).predictions(run)
@@ -103,9 +60,9 @@ def darkened(number, pixels, targets, indices):
     return 0.5 * pixels
 
 
-def test_predictions_that_exist_replace_a_pass_and_change_nothing(model, data):
-    clean = predict(model, data)
-    space = PixelSpace(*NORMALIZATION.values())
+def test_predictions_that_exist_replace_a_pass_and_change_nothing(net, data):
+    model = net()
+    clean, space = predict(model, data), PixelSpace(*NORMALIZATION.values())
     attacks, perturbed = [], []
     for given in ({}, {"clean": clean}):
         attacks.append(adversarial(model, data, [Attack("fgsm")], **NORMALIZATION, **given))
@@ -115,12 +72,12 @@ def test_predictions_that_exist_replace_a_pass_and_change_nothing(model, data):
         np.testing.assert_allclose(given, without, rtol=1e-4, atol=1e-6)
 
 
-def test_a_model_that_views_its_feature_maps_as_contiguous_is_measured(data):
-    class Viewed(Net):
+def test_a_model_that_views_its_feature_maps_as_contiguous_is_measured(net, data):
+    class Viewed(type(net())):
         def forward(self, x):
             x = self.conv(x)
-            return self.head(x.view(len(x), 6, -1).mean(2))
+            return self.head(x.view(len(x), 4, -1).mean(2))
 
-    model = Viewed()
+    model = Viewed().eval()
     logits = torch.cat([model(images) for images, _ in data])
     torch.testing.assert_close(predict(model, data).logits, logits)

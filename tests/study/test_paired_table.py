@@ -5,13 +5,12 @@ import math
 import numpy as np
 import pytest
 import torch
+from classifiers_by_hand import outcomes_by_hand
 from internals import Difference, Row, comparison_rows, error_consistency
 from timm.models import VisionTransformer
 
 from visprism import Answer, Provenance, Result, examine
 from visprism.core.statistics import mean_interval
-from visprism.estimates import questions
-from visprism.results import Outcomes
 
 
 def network(seed):
@@ -43,15 +42,6 @@ def test_a_difference_without_an_interval_is_neither_significant_nor_not(
     assert text.endswith(f" ({remark})" if remark else "]")
 
 
-def test_of_many_differences_the_ends_are_those_of_known_numbers():
-    values = enumerate((3.0, math.nan, -5.0, 9.0))
-    differences = {("a", f"m{i}"): Difference(v, v - 1, v + 1) for i, v in values}
-    text = Row("How bright?", "brightness", "", {}, differences).difference_text()
-    assert text.startswith("m2 - a: -5 ")
-    assert " to m3 - a: 9 " in text
-    assert text.endswith("3 of 3 with an interval significant, not adjusted for 3 comparisons")
-
-
 @pytest.mark.parametrize("in_pixels", [True, False])
 def test_pixels_of_images_of_different_sizes_are_not_compared(in_pixels):
     def results(side, value):
@@ -68,16 +58,6 @@ def test_pixels_of_images_of_different_sizes_are_not_compared(in_pixels):
         assert other.difference_text() == f"undefined ({text})"
     else:
         assert other.difference.value == pytest.approx(2)
-
-
-@pytest.mark.parametrize("question", [questions.NOISE, questions.FILTERS])
-def test_random_weights_have_no_answer_about_correct_predictions(question):
-    answer = Answer(question.text, "change", -1.0, by_unit=np.arange(40.0))
-    made = type("Answering", (Result,), {"answers": lambda _: (answer,)})
-    (row,) = comparison_rows({"a": [made()], "b": [made()]})
-    kept = row.of_trained(["b"])
-    assert [*kept.cells] == ["a", "b"][: 2 - question.of_labels]
-    assert bool(kept.differences) is not question.of_labels
 
 
 IMAGES = torch.rand(32, 3, 32, 32, generator=torch.Generator().manual_seed(5))
@@ -111,31 +91,13 @@ def test_a_kind_of_block_that_one_model_lacks_has_no_difference(net):
     assert all(row.difference is None for row in rows)
 
 
-def consistency(first, second):
-    """Kappa of two models with these correct predictions, as a study compares them."""
-    n = len(first)
-    pair = (
-        Outcomes(
-            target=np.zeros(n, int), predicted=1 - np.array(correct),
-            correct=np.array(correct, bool), top5=np.ones(n, bool),
-            confidence=np.full(n, 0.9, np.float32), nll=np.zeros(n), brier=np.zeros(n),
-            classes=2,
-        )
-        for correct in (first, second)
-    )  # fmt: skip
-    return error_consistency(*pair, names=("cnn", "vit"))
-
-
 def test_a_number_of_two_models_has_a_row_after_those_of_the_models():
-    result = consistency([1, 1, 1, 0, 0] * 10, [1, 1, 0, 0, 1] * 10)
+    pair = (
+        outcomes_by_hand(0.9, 10 * correct) for correct in ([1, 1, 1, 0, 0], [1, 1, 0, 0, 1])
+    )
+    result = error_consistency(*pair, names=("cnn", "vit"))
     only, row = comparison_rows({"cnn": [], "vit": []}, {("cnn", "vit"): [result]})
     assert only.difference.value == 20 / 50
     assert only.difference.reading == "10 by cnn only, 10 by vit only"
     assert not row.cells
     assert row.difference.value == result.kappa == pytest.approx(1 / 6)
-    question, text = row.lines(["cnn", "vit"])
-    assert question.endswith("(error consistency (Cohen's kappa))")
-    assert text == f"  {result.answers()[1]} of both models (not significant)"
-    others = {pair: [result] for pair in (("a", "b"), ("a", "c"), ("b", "c"))}
-    _, of_three = comparison_rows({name: [] for name in "abc"}, others)
-    assert of_three.difference_text().startswith("a and b: 0.167 [")

@@ -3,9 +3,7 @@
 import json
 import os
 from dataclasses import replace
-from hashlib import blake2b
 
-import numpy as np
 import pytest
 import torch
 from internals import code_of, fingerprint_of, json_of
@@ -158,21 +156,6 @@ def test_an_error_of_any_type_in_one_model_does_not_cost_the_other(
         examine(models, loader, analyses=[Failing()], on_error="raise")
 
 
-class TooLarge(Scaled):
-    """Has memory for two images."""
-
-    def forward(self, x):
-        if len(x) > 2:
-            raise torch.OutOfMemoryError("Tried to allocate 2 GiB")
-        return super().forward(x)
-
-
-def test_what_lacks_memory_has_failed_and_ends_no_study(loader):
-    study = examine(TooLarge().eval(), loader)
-    assert {f.kind for f in study.failures if "memory" in f.reason} == {"failed"}
-    assert "anatomy" in study.analyses
-
-
 def test_a_statistic_that_fails_costs_no_other_of_its_pass(net, loader):
     class Failing(Variance):
         name = "failing"
@@ -270,20 +253,3 @@ def test_an_interrupted_study_has_the_models_of_its_results(net, loader, tmp_pat
     with pytest.raises(KeyboardInterrupt):
         examine(models, loader, analyses="variance", out=tmp_path, listener=interrupt)
     assert Study.load(tmp_path).models == ("a", "b")
-
-
-def test_numbers_that_no_measurement_gives_are_measured_again(loader, tmp_path):
-    model = Scaled().eval()
-    assert resumed(model, loader, tmp_path) == [False]
-    (path,) = (tmp_path / "results").glob("*-variance-kind-summary-*.npz")
-    with np.load(path) as stored:
-        content = {name: stored[name] for name in stored.files}
-    np.savez(path, **content | {"quantity": np.array(["x", "x"])})
-    index = json.loads((tmp_path / "study.json").read_text())
-    (entry,) = index["entries"].values()
-    digest = blake2b(path.read_bytes(), digest_size=16).hexdigest()
-    entry["files"][f"results/{path.name}"] = digest
-    (tmp_path / "study.json").write_text(json.dumps(index))
-    (failure,) = Study.load(tmp_path).failures
-    assert path.name in failure.reason
-    assert resumed(model, loader, tmp_path) == [False]

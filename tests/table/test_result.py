@@ -1,18 +1,15 @@
 """Laws of results (src/visprism/table/result.py): tables that know where they come from."""
 
 import csv
-import re
 import subprocess
 import sys
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
 from internals import Estimated, Number, mean
 from results_by_hand.feature_maps import variances
 
-import visprism
 from visprism import Provenance, Result, Texts, column, estimate, result_type, scalar
 from visprism.results import ReceptiveMaps
 
@@ -127,23 +124,13 @@ def test_estimates_survive_with_their_intervals_and_values_by_unit(tmp_path):
 
 
 @pytest.mark.slow
-def test_every_built_in_type_loads_in_a_fresh_process(tmp_path):
-    """A process that has imported nothing else reads any type, and knows all."""
+def test_a_type_that_nothing_has_imported_is_read(tmp_path):
     path = tmp_path / "values.npz"
-    zeros = np.zeros(3)
-    ReceptiveMaps(
-        picture=np.array(["stem"] * 3),
-        **dict.fromkeys(["row", "column", "relative"], zeros),
-    ).save(path)
-    code = "from visprism.table.result import Result, result_types\n"
-    code += f"print(Result.load({str(path)!r}), *sorted(result_types()))"
-    command = [sys.executable, "-c", code]
-    out = subprocess.run(command, capture_output=True, text=True, check=True)
-    sources = "".join(
-        p.read_text("utf-8") for p in Path(visprism.__file__).parent.rglob("*.py")
-    )
-    declared = sorted(re.findall(r'^@result_type\("([\w-]+)"', sources, re.MULTILINE))
-    assert out.stdout == f"<ReceptiveMaps: 3 rows> {' '.join(declared)}\n"
+    zeros = dict.fromkeys(["row", "column", "relative"], np.zeros(3))
+    ReceptiveMaps(picture=np.array(["stem"] * 3), **zeros).save(path)
+    code = f"from visprism import Result; print(Result.load({str(path)!r}))"
+    out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert out.stdout == "<ReceptiveMaps: 3 rows>\n", out.stderr
 
 
 def test_csv_has_a_header_and_a_line_per_row(result, tmp_path):

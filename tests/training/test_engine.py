@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
-from internals import has_unused_parameters, read_state_dict
+from internals import read_state_dict
 from torch import nn
 
 from visprism import InputError, fit
@@ -42,17 +42,3 @@ def test_the_moving_average_is_that_of_its_definition(make_model, make_feed, rec
     averaged = read_state_dict(tmp_path / "ema.safetensors")
     torch.testing.assert_close(averaged, average)
     torch.testing.assert_close(dict(model.state_dict()), later[-1], rtol=0, atol=0)
-
-
-def test_what_a_loss_does_not_reach_is_found_and_nothing_is_changed():
-    model = nn.Sequential(nn.Linear(4, 4), nn.BatchNorm1d(4)).train()
-    before = {name: tensor.clone() for name, tensor in model.state_dict().items()}
-    x = torch.rand(8, 4, generator=torch.Generator().manual_seed(0))
-    assert not has_unused_parameters(model, lambda: model(x))
-    model.spare = nn.Linear(1, 1)
-    assert has_unused_parameters(model, lambda: model[1](model[0](x)))
-    model.spare.requires_grad_(False)
-    assert not has_unused_parameters(model, lambda: model[1](model[0](x)))
-    after = {name: tensor for name, tensor in model.state_dict().items() if name in before}
-    torch.testing.assert_close(after, before, rtol=0, atol=0)
-    assert all(p.grad is None for p in model.parameters())

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 import torch
-from internals import decay_groups, learning_rate, make_optimizers
+from internals import learning_rate, make_optimizers
 from torch import nn
 from torch.optim.lr_scheduler import CosineAnnealingLR, LambdaLR, MultiStepLR
 
@@ -19,16 +19,6 @@ def net():
     model.cls_token = nn.Parameter(torch.zeros(1, 1, 4))
     model.pos_embed = nn.Parameter(torch.zeros(1, 5, 4))
     return model
-
-
-def test_only_kernels_and_matrices_decay_or_all_parameters_as_in_the_paper(net):
-    decays, rest = decay_groups(net.parameters(), RECIPE)
-    assert [tuple(p.shape) for p in decays["params"]] == [(4, 3, 3, 3), (2, 16)]
-    assert (decays["weight_decay"], rest["weight_decay"]) == (0.1, 0.0)
-    assert len(rest["params"]) == 6
-    (group,) = decay_groups(net.parameters(), replace(RECIPE, decay_params="all"))
-    assert len(group["params"]) == 8
-    assert group["weight_decay"] == 0.1
 
 
 @pytest.mark.parametrize("optimizer", ["adamw", "sgd", "lamb"])

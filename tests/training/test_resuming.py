@@ -173,16 +173,3 @@ def test_a_folder_that_another_run_writes_to_is_refused(tmp_path, model, make_fe
         vp.fit(model, make_feed(recipe), recipe, folder=tmp_path)
     os.close(descriptor)
     vp.fit(model, make_feed(recipe), recipe, folder=tmp_path)
-
-
-def test_the_recipe_and_the_history_are_there_after_an_epoch(
-    tmp_path, model, make_feed, recipe
-):
-    with pytest.raises(StopError):
-        vp.fit(
-            model, make_feed(recipe), recipe, folder=tmp_path, run=vp.Run(progress=stopping(7))
-        )
-    assert vp.load_recipe(str(tmp_path / "recipe.yaml")) == recipe
-    history = vp.Result.load(tmp_path / "history.npz")
-    assert history.epoch.tolist() == [1]
-    assert history.provenance.batch_size == recipe.batch_size

@@ -11,11 +11,9 @@ import numpy as np
 import pytest
 import torch
 from internals import read_checkpoint, read_state_dict
-from torch import nn
 from two_processes import in_two_processes
 
 from visprism import fit
-from visprism.training import epoch_metrics, sharding
 
 SCRIPT = Path(__file__).with_name("fit_sharded.py")
 script = runpy.run_path(str(SCRIPT))
@@ -117,35 +115,6 @@ def test_a_run_that_was_stopped_goes_on_sharded_or_not(alone, both, folder):
     same(both[0]["resumed"], both[0]["whole"], atol=0)
     same(trained(RECIPE, folder / "alone"), both[0]["whole"])  # a sharded run, in one process
     same(both[0]["from one"], alone["whole"])
-
-
-def test_units_are_blocks_and_large_ones_are_cut_into_theirs():
-    class Stage(nn.Module):
-        def __init__(self, *blocks):
-            super().__init__()
-            self.down, self.blocks = nn.Linear(4, 4), nn.ModuleList(blocks)
-
-    blocks = [nn.Linear(4, 4) for _ in range(30)]
-    stages = [Stage(*blocks[:20]), Stage(*blocks[20:22]), Stage(*blocks[22:])]
-    model = nn.Module()
-    model.stages, model.head = nn.Sequential(*stages), nn.Linear(4, 2)
-    units = sharding.units(model)
-    # 33 maps of 20 numbers and one of 10; an eighth are 4 maps.
-    assert units == [*blocks[:20], stages[0], stages[1], *blocks[22:], stages[2]]
-
-
-@pytest.mark.parametrize(("count", "world"), [(1, 3), (3, 2), (4, 4), (5, 3)])
-def test_every_process_has_as_many_test_batches(monkeypatch, count, world):
-    monkeypatch.setattr(epoch_metrics, "world_size", lambda: world)
-    batches = [(torch.full((2, 1, 1, 1), float(n)), torch.tensor([n, n])) for n in range(count)]
-    padded = epoch_metrics.PaddedBatches(batches)
-    shares = [list(padded[rank::world]) for rank in range(world)]
-    assert len({len(indices) for indices in shares}) == 1
-    in_turn = [indices[turn][1] for turn in range(len(shares[0])) for indices in shares]
-    seen = torch.cat(in_turn).tolist()
-    unpadded = len(seen) - padded.padding
-    assert seen[:unpadded] == [n for n in range(count) for _ in range(2)]
-    assert [len(padded[n][1]) for n in range(len(padded))] == [2] * count + [1] * padded.padding
 
 
 def test_one_process_cannot_be_sharded(model, recipe, make_feed):

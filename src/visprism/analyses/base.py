@@ -190,7 +190,7 @@ class Analysis(ABC):
         """
         if self.required and not getattr(self, self.required):
             help = options_of(type(self))[self.required].info.help
-            return f"the option {self.required} is not set ({help})"
+            return f"the option {self.required} is not set: {help}"
         return subject.missing(self.needs)
 
     @classmethod

@@ -1,6 +1,6 @@
 """Subjects: a dissected model, the images it is measured on, and the metadata of both."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from itertools import chain
@@ -188,13 +188,13 @@ class Subject:
         """Pixels of one evaluation image in eight bits."""
         return self.images.pixels(self.preprocessing, index, index + 1)[0]
 
-    def named(self, run: Run, *, training: bool = False) -> Run:
+    def named(self, run: Run, *, training: bool = False, augmented: bool = False) -> Run:
         """The run on the device of this model, with it and its data in the provenance."""
         images = self.training_images if training else self.images
         return run.on(self.model).named(
             self.spec or self.name,
             f"{images.name} ({images.split})" if images.split else images.name,
-            split=images.split,
+            split="augmented training" if augmented else images.split,
             preprocessing=self._preparation,
             created=datetime.now(UTC).date().isoformat(),
         )
@@ -233,6 +233,8 @@ class Subject:
             reason = self._without_targets(categories=Needs.TEXTURES in needs)
             if reason:
                 return reason
+        if Needs.PIXELS in needs and isinstance(self.images.tensors, Mapping):
+            return "the model takes several inputs, so no pixels can be changed"
         if Needs.PIXELS in needs and self.preprocessing is None:
             return (
                 "the normalization of the images is unknown: neither the model nor the "

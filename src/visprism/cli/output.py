@@ -71,7 +71,7 @@ def _cell(value: Any) -> str:
 def print_study(study: "Study", *, verbose: bool = False) -> None:
     """The study at a glance; everything if verbose or of one analysis; what is missing."""
     one = len(study.analyses) < 2
-    if not one:
+    if not one and study.glance():
         print(f"{study}\n\n± is half of a 95% interval.")
     if verbose or one:
         for line in study.lines():

@@ -78,8 +78,8 @@ def plot(
     if drawing is not plot.dispatch(object):
         return drawing(result, ax, **options)
     other = getattr(result, "drawn_in", "")
-    drawn = f'Draw study["{other}"]' if other else "Draw a result, or add @visprism.figure()"
-    raise InputError(f"no figure for {type(result).__name__}. {drawn}.")
+    drawn = f'. Draw study["{other}"]' if other else ": its numbers are in its table"
+    raise InputError(f"{type(result).__name__} has no figure{drawn}.")
 
 
 @singledispatch

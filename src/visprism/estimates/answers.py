@@ -29,7 +29,9 @@ POINTS = "percentage points"  # unit of a difference of two fractions
 # In the reading of an answer that several measures decide.
 DISAGREE, ONE_MEASURE = "the measures disagree", "only one measure is significant"
 DIRECTION_PAIRS = "direction pairs"  # of a loss landscape
-FEWEST = {DIRECTION_PAIRS: 3}  # units for an interval; `FEWEST_VALUES` of others
+FEWEST_BATCHES = 5
+# Units for an interval; `FEWEST_VALUES` of others.
+FEWEST = {DIRECTION_PAIRS: 3, "batches": FEWEST_BATCHES}
 Average = Literal["arithmetic", "geometric"]
 # Interval of the difference of two models: from the mean of paired differences; from both
 # intervals and the correlation of the values by unit (Zou and Donner), 0 if they are
@@ -156,6 +158,8 @@ def reason_without(by_unit: np.ndarray, over: str) -> str:
     """Why the mean of these values has no interval."""
     finite = by_unit[np.isfinite(by_unit)]
     fewest = FEWEST.get(over, FEWEST_VALUES)
+    if len(finite) == 1:
+        return f"only one of the {over}" if over != "images" else "a single image"
     if len(finite) < fewest:
         return f"fewer than {fewest} {over}"
     if not np.ptp(finite):

@@ -49,7 +49,7 @@ CODES: dict[str, Code] = {
         "Frozen and re-estimated BatchNorm disagree",
         "warning",
         "The running statistics of BatchNorm do not fit the changed weights: compare "
-        "networks by the re-estimated values.",
+        "networks only where both give the same order.",
     ),
     "VP106": Code(
         "Eigenvalues did not converge",

@@ -204,7 +204,7 @@ def principal_plane(
     parameters = parameters_of(model)
     if len(snapshots) < 2:
         raise InputError(
-            f"snapshots must be at least 2 for a plane, got {len(snapshots)}. For the loss "
+            f"checkpoints must be at least 2 for a plane, got {len(snapshots)}. For the loss "
             "between a model and one checkpoint use visprism mode-connectivity."
         )
     steps = [difference(s, parameters, f"snapshot {i}") for i, s in enumerate(snapshots)]

@@ -88,9 +88,9 @@ class Rings(Result):
         ]
 
     def answered(self, name: str) -> np.ndarray:
-        """The rows of the middle distance."""
+        """The rows of the middle distance, re-estimated statistics first."""
         radii = np.unique(self.radius)
-        return np.flatnonzero(self.radius == radii[len(radii) // 2])
+        return np.flatnonzero(self.radius == radii[len(radii) // 2])[::-1]
 
     def reading(self, name: str, row: int) -> dict[str, Any]:
         """Each distance is a measure."""

@@ -77,13 +77,16 @@ def load_model(text: str, *, pretrained: bool | None = None, seed: int = 0) -> L
         setattr(model, OUTPUT, str(output))
     remark = f" ({weights})" if weights else ""
     stated = spec.source != "file" or stored.preprocessing is not None
+    stated = stated or states_preprocessing(model, spec.arguments)
+    if stated:
+        model.preprocessing = preprocessing  # so that the module itself states it
     return LoadedModel(
         model.eval(),
         preprocessing,
         text + remark,
         named.label + remark,
         trained=weights != RANDOM,
-        preprocessing_stated=stated or states_preprocessing(model, spec.arguments),
+        preprocessing_stated=stated,
         recipe=stored.recipe,
     )
 

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from typing import Any
 
 import torch
 from jaxtyping import Float
@@ -24,7 +25,7 @@ class Ensemble(nn.Module):
     Any analysis of outputs takes it, as it takes one model. Costs a pass of each model.
 
     Args:
-        models: in evaluation mode, on one device.
+        models: in evaluation mode, on one device; they state the same preprocessing, or none.
 
     Example:
         >>> model = Ensemble([nn.Identity(), nn.Identity()])
@@ -41,6 +42,7 @@ class Ensemble(nn.Module):
             raise InputError("models must hold at least one, got none")
         self.models = nn.ModuleList(models)
         self.training = self.models.training = False  # the models keep their modes
+        _state_as(self, models)
 
     def forward(self, images: Images) -> Float[Tensor, "b k"]:
         """Log-probabilities."""
@@ -75,15 +77,18 @@ class MonteCarloDropout(nn.Module):
             )
         self.model, self.passes, self.seed = model, passes, seed
         self.training = False  # the model keeps its mode
+        _state_as(self, [model])
 
     def forward(self, images: Images) -> Float[Tensor, "b k"]:
         """Log-probabilities."""
         rows = []
+        # Two copies in a batch would be taken for the two images of a dissection.
+        sizes = [1, 1] if self.passes == 2 else [self.passes]
         with _dropping(self.model, pixels(images).device):
             for index, image in enumerate(pixels(images)):
                 _seed(image.device, stream(self.seed, "dropout", fingerprint([image])))
-                copies = _copies(images, index, self.passes)
-                rows.append(_log_mean_probability(forward(self.model, copies)))
+                parts = [forward(self.model, _copies(images, index, n)) for n in sizes]
+                rows.append(_log_mean_probability(torch.cat(parts)))
         return torch.stack(rows)
 
 
@@ -96,6 +101,23 @@ def dropout_modules(model: nn.Module) -> list[nn.Module]:
     running statistics are left out.
     """
     return [module for module in model.modules() if _has_dropout(module)]
+
+
+def _state_as(model: nn.Module, members: Sequence[nn.Module]) -> None:
+    """Let a model state the preprocessing that its members state, which must be the same."""
+    for name in ("preprocessing", "pretrained_cfg", "default_cfg"):
+        stated = [getattr(member, name, None) for member in members]
+        if any(_settings(one) != _settings(stated[0]) for one in stated):
+            texts = " and ".join(map(str, map(_settings, stated)))
+            raise InputError(f"models must state the same preprocessing, got {texts}")
+        setattr(model, name, stated[0])
+
+
+def _settings(stated: Any) -> Any:
+    """What says how images are prepared, of a configuration of timm."""
+    if isinstance(stated, Mapping):
+        return {name: stated.get(name) for name in ("input_size", "mean", "std")}
+    return stated
 
 
 def _seed(device: torch.device, generator: torch.Generator) -> None:

@@ -24,6 +24,7 @@ from visprism.core.errors import InputError
 
 # Keeps log finite where an amplitude is 0; the paper's code has 1e-6 too.
 _FLOOR = 1e-6
+NO_AMPLITUDE = math.log(_FLOOR)  # of a feature map that is zero everywhere
 
 Grid = tuple[int, int]  # (height, width)
 
@@ -37,7 +38,7 @@ def _mean_over_live(amplitude: Float[Tensor, "b c n"]) -> Float[Tensor, "b n"]:
     live = (amplitude.amax(2, keepdim=True) != 0).to(amplitude)  # NaN is not dead
     fraction = live.mean(1)
     level = (live * (amplitude + _FLOOR).log()).mean(1) / fraction
-    return torch.where(fraction == 0, math.log(_FLOOR), level)
+    return torch.where(fraction == 0, NO_AMPLITUDE, level)
 
 
 def log_amplitude_plane(x: Float[Tensor, "b c h w"]) -> Float[Tensor, "b h w"]:

@@ -79,7 +79,7 @@ class KindSummary(Result):
     def sentences(self) -> Iterator[str | Finding]:
         """The mean change of each kind and quantity."""
         if not len(self):
-            yield "no block lies on the same grid as the previous block, so no change"
+            yield "no block has a change: none lies on the grid before it, or adds to it"
         yield from (self._answer(i).sentence(self.units_text) for i in range(len(self)))
 
     def answers(self) -> tuple[Answer, ...]:

@@ -44,7 +44,8 @@ def stored_values(path: Path) -> dict[str, Any]:
         raise InputError(f"{path} cannot be read ({error.strerror})") from error
     except Exception as error:  # zipfile, zlib and NumPy raise many types
         # NumPy's sentence advises loading objects, which would run code of the file.
-        reason = "it holds Python objects" if "allow_pickle" in str(error) else str(error)
+        pickled = "allow_pickle" in str(error)
+        reason = "it is no NPZ file of plain arrays" if pickled else str(error)
         raise InputError(f"{path} cannot be read as a result ({reason})") from error
     heads = [values.get(name) for name in ("__type__", "__provenance__")]
     if any(head is None or head.ndim or head.dtype.kind != "U" for head in heads):

@@ -26,11 +26,6 @@ def built(name="vit_tiny_patch16_224", **options):
 
 
 @pytest.fixture(scope="module")
-def with_class_token():
-    return vp.attentions(built()[2])[0]
-
-
-@pytest.fixture(scope="module")
 def without_class_token():
     return vp.attentions(built(class_token=False, global_pool="avg")[2])[0]
 
@@ -40,11 +35,6 @@ def windows_of(height, width):
         "swin_tiny_patch4_window7_224", img_size=(height, width), depths=(2,), embed_dim=24
     ).eval()
     return vp.attentions(vp.dissect(model, torch.randn(2, 3, height, width)))[0]
-
-
-@pytest.fixture(scope="module")
-def windowed():
-    return windows_of(56, 56)
 
 
 def found(attention, *heads):
@@ -102,12 +92,13 @@ def test_mutual_information_by_its_definition(without_class_token):
         assert result.nmi[head] == pytest.approx(information / scale, rel=1e-9)
 
 
-def test_class_tokens_have_no_place(with_class_token):
+def test_class_tokens_have_no_place():
     all_to_class = np.tile(np.eye(17)[0], (17, 1))
     half = 0.5 * all_to_class + 0.5 * np.eye(17)
     of_class_alone = np.eye(17)  # what the class token itself attends to does not count
     of_class_alone[0] = 1 / 17
-    result = found(with_class_token, all_to_class, half, of_class_alone)
+    attention = vp.attentions(built()[2])[0]
+    result = found(attention, all_to_class, half, of_class_alone)
     np.testing.assert_allclose(result.prefix_share, [1, 0.5, 0])
     np.testing.assert_allclose(result.distance, [0, 0, 0])
     np.testing.assert_allclose(result.entropy, [0, math.log(2), 0], atol=1e-12)
@@ -122,7 +113,8 @@ def test_windows_count_by_their_queries():
     np.testing.assert_allclose(result.prefix_share, 1 - (7 * 7 + 3 * 3) / 70)
 
 
-def test_redundancy_is_the_mean_cosine_with_the_other_heads(windowed):
+def test_redundancy_is_the_mean_cosine_with_the_other_heads():
+    windowed = windows_of(56, 56)
     weights = np.random.default_rng(0).dirichlet(np.ones(49) / 4, size=(1, 4, 3, 49))
     heads = weights[0].swapaxes(0, 1).reshape(3, -1)
     cosines = 1 - squareform(pdist(heads, "cosine"))
@@ -142,15 +134,6 @@ def test_the_error_of_the_mean_over_heads_keeps_that_heads_see_the_same_images()
         found_mean = getattr(statistics, f"mean_{name}")
         assert found_mean == pytest.approx(mean, rel=1e-4)
         assert error_of(found_mean, len(images)) == pytest.approx(error, rel=1e-3)
-
-
-def test_the_cut_into_batches_and_company_change_nothing():
-    _, images, anatomy = built()
-    (alone,) = vp.observe(anatomy, [images], [Attention()])
-    (_, company) = vp.observe(anatomy, images.split(2), [vp.Fourier(), Attention()])
-    vp.assert_results_equal(
-        alone, company, rtol=1e-3
-    )  # information near 0 is a small difference
 
 
 def test_other_statistics_see_the_same_bits_beside_attention():

@@ -39,11 +39,6 @@ def as_grids(maps, block, side=4):
 
 
 @pytest.fixture(scope="module")
-def vit():
-    return built()
-
-
-@pytest.fixture(scope="module")
 def swin():
     options = {"img_size": 64, "depths": (2, 2), "window_size": 4, "embed_dim": 24}
     model = timm.create_model("swin_tiny_patch4_window7_224", **options).eval()
@@ -51,8 +46,8 @@ def swin():
     return dissect(model, image.repeat(2, 1, 1, 1)), image
 
 
-def test_a_pixel_asks_the_token_that_it_lies_in(vit):
-    anatomy, image = vit
+def test_a_pixel_asks_the_token_that_it_lies_in():
+    anatomy, image = built()
     maps = attention_maps(anatomy, image, query=(40, 20))  # row 2, column 1 of 4x4
     for name, weights in zip(anatomy[1::2], weights_of(anatomy, image), strict=False):
         expected = weights[0, :, 1 + 2 * 4 + 1, 1:].reshape(3, 4, 4)
@@ -60,8 +55,8 @@ def test_a_pixel_asks_the_token_that_it_lies_in(vit):
     assert maps.query == "40,20"
 
 
-def test_the_mean_is_over_the_queries_on_the_grid(vit):
-    anatomy, image = vit
+def test_the_mean_is_over_the_queries_on_the_grid():
+    anatomy, image = built()
     expected = weights_of(anatomy, image)[0][0, :, 1:, 1:].mean(1).reshape(3, 4, 4)
     maps = attention_maps(anatomy, image)
     np.testing.assert_allclose(as_grids(maps, "blocks.0.attn"), expected, rtol=1e-5)
@@ -162,12 +157,6 @@ def headless(model, x):
     return 0 * model(x)
 
 
-def probed(model, x):
-    with torch.no_grad():
-        features = model.forward_features(x)
-    return model.forward_head(features)
-
-
 def tuned(model, x):
     with torch.no_grad():
         tokens = model.blocks[0](model._pos_embed(model.patch_embed(x)))
@@ -179,7 +168,6 @@ def tuned(model, x):
     [
         (backbone, "fp32", [], ""),
         (headless, "fp32", [], "the gradient of the largest logit is 0"),
-        (probed, "fp32", [], "must have a gradient"),
         (tuned, "fp32", ["attention"], "must have a gradient"),
         (forward, "bf16", [], "precision must be 'fp32' for rollout"),
     ],

@@ -6,18 +6,7 @@ from pathlib import Path
 import torch
 from torch import nn
 
-from visprism import (
-    CKA,
-    Fourier,
-    MonteCarloDropout,
-    Variance,
-    compare,
-    dissect,
-    outcomes,
-    predict,
-    processes,
-)
-from visprism.passes.features import observations
+from visprism import MonteCarloDropout, compare, dissect, outcomes, predict, processes
 
 # In batches of four: four, the last of which is too small for CKA; then one, so that a rank has
 # none.
@@ -34,18 +23,15 @@ def observed():
         model = nn.Sequential(*convolutions, *head).eval().double()
         x = torch.randn(max(IMAGES), 3, 8, 8, dtype=torch.float64)
     targets = torch.arange(max(IMAGES)) % 10
-    analyses = [Fourier(), Variance(), CKA()]
     with processes():
         anatomy = dissect(model, x)
         results = []
         for n in IMAGES:
             batches, mirrored = (images[:n].split(BATCH) for images in (x, x.flip(3)))
             labeled = list(zip(batches, targets[:n].split(BATCH), strict=True))
-            results.append({"comparison": compare(anatomy, anatomy, batches, mirrored)})
-            for measured in observations(anatomy, batches, analyses):
-                results[-1] |= {type(result).__name__: result for result in measured}
-            for name, given in {"one": model, "dropout": MonteCarloDropout(model, 3)}.items():
-                results[-1][f"outcomes of {name}"] = outcomes(predict(given, labeled))
+            drawn = predict(MonteCarloDropout(model, 3), labeled)
+            comparison = compare(anatomy, anatomy, batches, mirrored)
+            results.append({"comparison": comparison, "outcomes": outcomes(drawn)})
         return results
 
 

@@ -31,15 +31,6 @@ def related(noise):
     return x, y
 
 
-@pytest.mark.parametrize("kernel", ["linear", "rbf"])
-def test_a_map_is_1_like_itself(related, kernel):
-    result = similarity(*related, kernel=kernel, cut=[5, 4])
-    for column in (result.cka, result.biased):
-        np.testing.assert_allclose(column[[0, 3]], 1, rtol=1e-12)
-    np.testing.assert_allclose(result.cka[1], result.cka[2], rtol=1e-12)
-    assert -1 < result.cka[1] < 1
-
-
 def test_unrelated_features_have_none_but_the_biased_estimate_says_almost_all(noise):
     result = similarity(noise(400, 300, 1, 1), noise(400, 300, 1, 1), cut=20)
     assert result.cka.low[1] < 0 < result.cka.high[1] < 0.3
@@ -79,17 +70,6 @@ def test_its_error_is_that_of_the_jackknife_over_batches(noise):
     assert error == pytest.approx(np.std(left_out) * np.sqrt(29), rel=0.1)
 
 
-@pytest.mark.slow
-def test_small_batches_are_unbiased(noise):
-    x = noise(4000, 6, 1, 1)
-    y = x[:, :3] + noise(4000, 3, 1, 1)
-    uncut, cut = similarity(x, y), similarity(x, y, cut=4)
-    # Linear CKA of the population: |cov(x, y)|² over |cov x| |cov y|.
-    assert uncut.cka[1] == pytest.approx(3 / np.sqrt(6 * 3 * 4), abs=0.02)
-    assert abs(cut.cka[1] - uncut.cka[1]) < 3 * error_of(cut.cka, 1000)[1] < 0.1
-    assert cut.biased[1] > uncut.cka[1] + 0.1
-
-
 def u_statistic(x, y):
     """HSIC as the sum over all quadruples of different images, for linear kernels."""
     k, l = ((z.flatten(1) @ z.flatten(1).T).numpy() for z in (x, y))  # noqa: E741
@@ -123,28 +103,15 @@ def test_float32_keeps_its_digits_beside_a_large_mean(noise):
 
 
 @pytest.mark.parametrize("kernel", ["linear", "rbf"])
-def test_features_that_are_the_same_for_all_images_are_marked(noise, kernel):
+def test_features_without_a_structure_are_marked(noise, kernel):
     same = (0.1 + noise(1, 3, 5, 5)).float().expand(8, 3, 5, 5).clone()
     same[3] *= 1 + torch.finfo(torch.float32).eps  # what another order of sums leaves
     result = similarity(noise(8, 3, 5, 5).float(), same, kernel=kernel, cut=4)
     for column in (result.cka, result.biased):
         assert column[0] == pytest.approx(1)
         assert np.isnan(column[1:]).all()
-
-
-@pytest.mark.parametrize("kernel", ["linear", "rbf"])
-def test_images_that_are_all_equally_far_apart_are_marked(noise, kernel):
-    corners = 0.3 * torch.eye(6, dtype=torch.float64).view(6, 6, 1, 1)
-    result = similarity(noise(6, 3, 2, 2), corners, kernel=kernel)
-    assert result.cka[0] == pytest.approx(1)
-    assert np.isnan(result.cka[1:]).all()
-
-
-def test_its_deviation_is_that_over_all_orders_of_the_images(noise):
-    x, y = noise(5, 3, 1, 1), noise(5, 2, 1, 1) ** 2
-    orders = [pair(x, y[list(order)]) for order in permutations(range(5))]
-    assert np.mean(orders) == pytest.approx(0, abs=1e-12)
-    assert pair(x, y, "null_deviation") == pytest.approx(np.std(orders))
+    corners = 0.3 * torch.eye(8, dtype=torch.float64).view(8, 8, 1, 1)  # equally far apart
+    assert np.isnan(similarity(noise(8, 3, 2, 2), corners, kernel=kernel).cka[1:]).all()
 
 
 def test_its_deviation_over_batches_is_that_over_the_orders_in_each(noise):
@@ -203,11 +170,3 @@ def test_each_model_may_have_batches_of_its_own(images):
     assert np.isfinite(result.cka).all()
     with pytest.raises(InputError, match=r"images of one size, got 3x8x8 and 3x16x16\. "):
         compare(a, b, images.split(6))
-
-
-def test_the_mean_over_pairs_answers_how_similar_two_models_are(noise):
-    result = compare(network(0), network(1), noise(40, 3, 8, 8).split(5), other_model="wide")
-    (answer,) = result.answers()
-    assert answer.value == pytest.approx(result.cka.mean())
-    assert answer.low < answer.value < answer.high
-    assert answer.reading.startswith(f"largest of {len(result)} pairs {result.cka.max():.3g} (")

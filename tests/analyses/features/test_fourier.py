@@ -6,7 +6,7 @@ from itertools import pairwise
 import numpy as np
 import pytest
 import torch
-from maps import error_of, measure, results_of
+from maps import error_of, measure
 
 from visprism import Fourier
 
@@ -67,23 +67,6 @@ def test_a_box_blur_adds_twice_log_cos_of_half_the_frequency(noise):
     np.testing.assert_allclose(change.change, expected, atol=1e-6)
 
 
-def test_the_highest_frequency_is_the_last_row_of_each_block(noise):
-    maps = noise(3, 2, 8, 8), noise(3, 2, 8, 8), noise(3, 2, 7, 7)
-    spectrum, highest, _ = results_of(Fourier(), *maps)
-    assert highest.block.tolist() == ["block0", "block1", "block2"]
-    np.testing.assert_allclose(highest.frequency, [1, 1, 6 / 7])
-    np.testing.assert_array_equal(highest.relative, spectrum.relative[[4, 9, 13]])
-    np.testing.assert_array_equal(highest.change, spectrum.change[[4, 9, 13]])
-
-
-def test_the_diagonal_agrees_with_a_direct_sum_in_numpy(noise):
-    x = noise(1, 1, 6, 9)
-    u = np.add.outer(np.arange(6), np.arange(9))  # g = 3: whole cycles of 3 pixels
-    direct = [abs((x[0, 0].numpy() * np.exp(-2j * np.pi * k * u / 3)).sum()) for k in (0, 1)]
-    result = measure(Fourier(), x)
-    np.testing.assert_allclose(np.exp(result.log_amplitude), direct, atol=2 * FLOOR)
-
-
 @pytest.mark.parametrize("grid", [(8, 8), (7, 14), (1, 5)])
 def test_the_radial_profile_agrees_with_rings_over_the_whole_plane(noise, grid):
     x = noise(3, 2, *grid)
@@ -124,13 +107,6 @@ def test_errors_are_those_of_the_mean_over_images(noise):
     np.testing.assert_allclose(rows.change, (after - before).mean(0), rtol=1e-5)
     error = (after - before).std(0, ddof=1) / 3  # paired: images are the same
     np.testing.assert_allclose(error_of(rows.change, 9), error, rtol=1e-5)
-
-
-def test_change_is_unknown_for_the_first_block_and_where_the_grid_differs(noise):
-    result = measure(Fourier(), noise(2, 3, 8, 8), noise(2, 5, 8, 8), noise(2, 5, 4, 4))
-    finite = np.isfinite(result.change)
-    assert set(result.block[finite]) == {"block1"}
-    np.testing.assert_array_equal(finite, np.isfinite(result.change.low))
 
 
 def test_a_diagonal_without_frequencies_points_to_the_radial_profile(noise):

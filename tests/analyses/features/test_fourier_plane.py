@@ -35,8 +35,3 @@ def test_the_branch_is_what_the_block_adds(images):
     np.testing.assert_allclose(error_of(result.relative, 5), error, atol=1e-4)
     np.testing.assert_allclose(np.unique(result.vertical), np.arange(-4, 4) / 4)
     np.testing.assert_allclose(np.unique(result.horizontal), np.arange(-3, 3) / 3)
-
-
-def test_dead_channels_do_not_count(images):
-    dead = torch.cat([images, torch.zeros_like(images)], 1)
-    torch.testing.assert_close(FourierPlane().extract(dead), FourierPlane().extract(images))

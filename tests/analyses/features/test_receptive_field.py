@@ -9,37 +9,26 @@ import numpy as np
 import pytest
 import torch
 from maps import classifier, error_of
+from timm.layers import LayerNorm2d
 from torch import nn
 
 from visprism import InputError, assert_results_equal, dissect, receptive_field
 
 
-@pytest.fixture
-def network():
-    """`network(*layers)`: the layers and a head in float64, the same weights every time."""
-
-    def network(*layers, channels=1):
-        model = classifier(*layers, channels=channels).double()
-        generator = torch.Generator().manual_seed(1)
-        with torch.no_grad():
-            for p in model.parameters():
-                p.copy_(torch.randn(p.shape, generator=generator, dtype=p.dtype))
-        return model
-
-    return network
+def network(*layers, channels=1):
+    """The layers and a head in float64, the same weights every time."""
+    model = classifier(*layers, channels=channels).double()
+    generator = torch.Generator().manual_seed(1)
+    with torch.no_grad():
+        for p in model.parameters():
+            p.copy_(torch.randn(p.shape, generator=generator, dtype=p.dtype))
+    return model
 
 
-@pytest.fixture
-def fields():
-    """`fields(model, images)`: sizes, and the map of each block by its name, of sum 1."""
-
-    def fields(model, images, **options):
-        anatomy = dissect(model, images[:2])
-        sizes, maps = receptive_field(anatomy, [images], num_blocks=99, **options)
-        pictures = maps.pictures()
-        return sizes, {n.split()[0]: map_ / map_.sum() for n, map_ in pictures.items()}
-
-    return fields
+def fields(model, images):
+    """Sizes, and the map of each block by its name, of sum 1."""
+    sizes, maps = receptive_field(dissect(model, images[:2]), [images], num_blocks=99)
+    return sizes, {n.split()[0]: x / x.sum() for n, x in maps.pictures().items()}
 
 
 def box(kernel=3, **options):
@@ -64,7 +53,7 @@ class Branch(nn.Module):
         return x + self.layers(x)
 
 
-def test_a_stack_of_boxes_has_the_box_folded_with_itself(fields, noise):
+def test_a_stack_of_boxes_has_the_box_folded_with_itself(noise):
     sizes, maps = fields(plain(*(box(padding=1) for _ in range(4))), noise(2, 1, 15, 15))
     line = np.eye(15)[7]
     for k, field in enumerate(maps.values(), 1):
@@ -77,7 +66,7 @@ def test_a_stack_of_boxes_has_the_box_folded_with_itself(fields, noise):
     np.testing.assert_allclose([sizes.row, sizes.column], 7)
 
 
-def test_the_squares_of_a_box_by_hand(fields, noise):
+def test_the_squares_of_a_box_by_hand(noise):
     sizes, _ = fields(plain(box(5, padding=2)), noise(1, 1, 15, 15))
     # 25 equal pixels: rings of 1, 8 and 16; 50% and 95% need the third, 30% the second.
     assert (sizes.side_50.item(), sizes.side_95.item()) == pytest.approx((5, 5))
@@ -85,13 +74,13 @@ def test_the_squares_of_a_box_by_hand(fields, noise):
     assert sizes.area_50.item() == sizes.area_99.item() == pytest.approx(25 / 225)
 
 
-def test_a_flat_field_has_the_flat_sigma(fields, noise):
+def test_a_flat_field_has_the_flat_sigma(noise):
     sizes, _ = fields(plain(box((11, 7), padding=(5, 3))), noise(1, 1, 11, 7))
     assert sizes.sigma.item() == pytest.approx(sizes.uniform_sigma)
     assert sizes.area_99.item() == pytest.approx(1)
 
 
-def test_other_batches_do_not_change_it(network, noise):
+def test_other_batches_do_not_change_it(noise):
     layers = nn.Conv2d(3, 4, 3, padding=1), Branch(nn.Conv2d(4, 4, 3, padding=1), nn.Tanh())
     images = noise(5, 3, 9, 9)
     anatomy = dissect(network(*layers, channels=4), images[:2])
@@ -101,18 +90,10 @@ def test_other_batches_do_not_change_it(network, noise):
         assert_results_equal(one, other)
 
 
-def test_a_norm_over_channels_has_a_field(fields, noise):
-    class Normed(nn.Module):
-        """A sum over its channels is constant."""
-
-        def __init__(self):
-            super().__init__()
-            self.conv, self.norm = nn.Conv2d(3, 8, 3, padding=1), nn.LayerNorm(8)
-
-        def forward(self, x):
-            return self.norm(self.conv(x).permute(0, 2, 3, 1)).permute(0, 3, 1, 2)
-
-    model, images = classifier(Normed(), channels=8), noise(4, 3, 9, 9)
+def test_a_norm_over_channels_has_a_field(noise):
+    # A sum over channels of the norm is constant.
+    layers = nn.Conv2d(3, 8, 3, padding=1), LayerNorm2d(8)
+    model, images = classifier(*layers, channels=8), noise(4, 3, 9, 9)
     in_single = fields(model, images.float())[1]["stem"]
     in_double = fields(model.double(), images)[1]["stem"]
     assert (in_double > 0).sum() == 9
@@ -120,7 +101,7 @@ def test_a_norm_over_channels_has_a_field(fields, noise):
     np.testing.assert_allclose(in_single, in_double, rtol=1e-3)
 
 
-def test_agrees_with_finite_differences(fields, network, noise):
+def test_agrees_with_finite_differences(noise):
     layers = nn.Conv2d(2, 1, 3, padding=1), Branch(nn.Tanh(), nn.Conv2d(1, 1, 3, padding=1))
     model = network(*layers)
     images = noise(3, 2, 6, 6)
@@ -138,7 +119,7 @@ def test_agrees_with_finite_differences(fields, network, noise):
         np.testing.assert_allclose(field, expected / expected.sum(), atol=1e-8)
 
 
-def test_a_dead_block_has_no_field(fields, noise):
+def test_a_dead_block_has_no_field(noise):
     dead = box(padding=1)
     nn.init.zeros_(dead.weight)
     sizes, maps = fields(plain(box(padding=1), dead, box(padding=1)), noise(2, 1, 9, 9))
@@ -160,35 +141,21 @@ def test_a_model_that_detaches_its_images_is_refused(noise):
         receptive_field(anatomy, [images])
 
 
-IMAGES = 14
-
-
-@pytest.fixture
-def model(network):
-    """The field of its last block depends on the image."""
-    layers = nn.Conv2d(3, 4, 3, padding=1), nn.ReLU(), nn.Conv2d(4, 4, 3, padding=1)
-    return network(*layers, channels=4)
-
-
-@pytest.fixture
-def measured(model, noise):
-    images = noise(IMAGES, 3, 9, 9)
-    anatomy = dissect(model, images[:2])
-    return lambda rows: receptive_field(anatomy, images[rows].split(4))
-
-
-def test_the_mean_over_images_is_sigma_and_the_spread_its_standard_error(measured):
-    sigma = measured(slice(None))[0].sigma[-1]
-    assert sigma.by_unit.shape == (IMAGES,)
-    assert sigma.by_unit.mean() == pytest.approx(sigma, rel=1e-12)
-    error = sigma.by_unit.std(ddof=1) / np.sqrt(IMAGES)
-    assert error == pytest.approx(error_of(sigma, IMAGES), rel=1e-9)
-
-
-def test_values_are_those_of_the_jackknife_to_first_order(measured):
+def test_values_are_those_of_the_jackknife_to_first_order(noise):
     """n sigma - (n - 1) sigma without the image, of a second measurement without it."""
-    sigma = measured(slice(None))[0].sigma[-1]
-    rest = [[j for j in range(IMAGES) if j != i] for i in range(IMAGES)]
-    without = np.array([measured(rows)[0].sigma[-1] for rows in rest])
-    expected = IMAGES * sigma - (IMAGES - 1) * without
+    # The field of the last block depends on the image.
+    layers = nn.Conv2d(3, 4, 3, padding=1), nn.ReLU(), nn.Conv2d(4, 4, 3, padding=1)
+    images = noise(14, 3, 9, 9)
+    anatomy = dissect(network(*layers, channels=4), images[:2])
+
+    def sigma_of(rows):
+        return receptive_field(anatomy, images[rows].split(4))[0].sigma[-1]
+
+    sigma = sigma_of(slice(None))
+    assert sigma.by_unit.mean() == pytest.approx(sigma, rel=1e-12)
+    error = sigma.by_unit.std(ddof=1) / np.sqrt(14)
+    assert error == pytest.approx(error_of(sigma, 14), rel=1e-9)
+    rest = [[j for j in range(14) if j != i] for i in range(14)]
+    without = np.array([sigma_of(rows) for rows in rest])
+    expected = 14 * sigma - (14 - 1) * without
     np.testing.assert_allclose(sigma.by_unit - sigma, expected - sigma, rtol=0.15, atol=2e-3)

@@ -36,26 +36,19 @@ def test_along_the_sharpest_directions_the_loss_bends_as_the_hessian_says(measur
         assert bend == pytest.approx(eigenvalue, rel=0.1)
 
 
-def test_the_plane_of_two_checkpoints_goes_through_both(measured, checkpoint):
-    files = checkpoint(1), checkpoint(2)
-    results = measured("landscape", checkpoints=files, points=3, ring_planes=1, angles=4)
-    path = of_type(results, Projection)
-    np.testing.assert_allclose(path.share, 1, rtol=1e-5)
-    np.testing.assert_allclose((path.a[2], path.b[2]), 0, atol=1e-6)  # the model itself
-
-
-def test_a_path_of_checkpoints_is_drawn_on_the_plane_of_its_principal_directions(
-    measured, checkpoint
+@pytest.mark.parametrize(("number", "share"), [(2, 2), (3, 2.5)])
+def test_the_plane_of_checkpoints_goes_through_two_and_holds_most_of_three(
+    measured, checkpoint, number, share
 ):
-    files = tuple(checkpoint(seed) for seed in (1, 2, 3))
+    files = tuple(checkpoint(seed) for seed in range(1, number + 1))
     results = measured("landscape", checkpoints=files, points=3, ring_planes=1, angles=4)
     surface, path = of_type(results, LossSurface), of_type(results, Projection)
     assert surface.plane == "given"
-    assert len(path) == 4
-    np.testing.assert_allclose((path.a[3], path.b[3]), 0, atol=1e-6)  # the model itself
+    np.testing.assert_allclose((path.a[number:], path.b[number:]), [[0], [0]], atol=1e-6)
     # Four draws of random weights are corners of a body with nearly equal edges, of whose
     # three dimensions, seen from one corner, the plane holds those with the most variance.
-    assert path.share[:3].sum() == pytest.approx(2.5, abs=0.3)
+    allowed = 1e-5 if number == 2 else 0.3
+    assert path.share[:number].sum() == pytest.approx(share, abs=allowed)
 
 
 def test_a_landscape_of_augmented_images_is_another(measured):
@@ -68,12 +61,6 @@ def test_a_landscape_of_augmented_images_is_another(measured):
     expected = batches.nll[batches.rank == 1].mean()
     assert at(augmented, 0) == pytest.approx(expected, rel=1e-5)
     assert not np.isclose(clean.nll, augmented.nll).any()
-
-
-def test_a_trajectory_of_three_draws_is_a_triangle_with_equal_sides(measured, checkpoint):
-    files = tuple(checkpoint(seed) for seed in (1, 2, 3))
-    (result,) = measured("trajectory", checkpoints=files)
-    np.testing.assert_allclose(result.step[1:], result.distance, rtol=0.2)
 
 
 def test_checkpoints_with_equal_file_names_are_told_apart_by_their_folders(

@@ -3,7 +3,6 @@
 import numpy as np
 import pytest
 import torch
-from internals import difference
 from torch import nn
 
 from visprism import Objective, sharpness
@@ -42,30 +41,14 @@ def quadratic():
     return Quadratic(root @ root.T, b, theta)
 
 
-def test_sam_on_a_quadratic(quadratic):
-    result = sharpness(quadratic, ["sam"], rho=0.3)
-    g = quadratic.gradient()
-    d = 0.3 * g / g.norm()
-    assert result.sharpness.item() == pytest.approx(float(g @ d + d @ quadratic.a @ d / 2))
-    assert result.first_order.item() == pytest.approx(0.3 * float(g.norm()))
-
-
-def test_asam_on_a_quadratic(quadratic):
-    result = sharpness(quadratic, ["asam"], rho=0.3)
+@pytest.mark.parametrize("measure", ["sam", "asam"])
+def test_the_rise_on_a_quadratic(quadratic, measure):
     g, scale = quadratic.gradient(quadratic.theta), quadratic.theta.abs() + 0.01
+    scale = scale if measure == "asam" else torch.ones_like(scale)
     d = 0.3 * scale**2 * g / (scale * g).norm()
+    result = sharpness(quadratic, [measure], rho=0.3)
     assert result.sharpness.item() == pytest.approx(float(g @ d + d @ quadratic.a @ d / 2))
-
-
-def test_it_is_the_rise_of_the_objective():
-    model = nn.Sequential(nn.Flatten(), nn.Linear(12, 3)).double().eval()
-    images = torch.randn(8, 3, 2, 2, dtype=torch.float64, generator=torch.Generator())
-    objective = Objective(model, [(images, torch.arange(8) % 3)], weight_decay=0.1)
-    result = sharpness(objective, ["sam", "asam"])
-    assert (result.sharpness > result.first_order).all()  # the loss is convex
-    np.testing.assert_allclose(result.loss, objective.value())
-    said = str(result.findings()[0])
-    assert "along the gradient, at Euclidean distance 0.05" in said
+    assert result.first_order.item() == pytest.approx(float(g @ d))
 
 
 def test_several_steps_rise_higher_and_stay_within_the_distance(quadratic):
@@ -91,7 +74,6 @@ def test_the_gaussian_average_of_a_quadratic_is_its_trace(quadratic):
     ball = Quadratic(torch.eye(6).double(), torch.ones(6).double(), quadratic.theta)
     rise = sharpness(ball, ["gaussian"], rho=0.3, directions=3).sharpness[0]
     assert rise == pytest.approx(0.3**2 / 2)  # the same in all directions
-    assert "in random Gaussian directions" in str(result.findings()[0])
 
 
 def linear_objective(images=24):
@@ -120,13 +102,9 @@ def test_the_sharpness_of_mini_batches_is_the_mean_of_each():
     assert result.provenance.images == 64
     few = sharpness(linear_objective(images=62), ["sam"])
     assert np.isnan(few.sharpness[0].low)
-    reason = "nats (no interval: fewer than 32 mini-batches) over 31 mini-batches"
-    assert reason in str(few.findings()[0])
     fitted = linear_objective(images=2)
     with torch.no_grad():
         fitted.model[1].bias.copy_(torch.tensor([1e4, 0.0, 0.0]))  # its loss of class 0 is 0
     images, _ = fitted.batches[0]
     exact = sharpness(Objective(fitted.model, [(images, torch.zeros(2).long())]))
     assert exact.sharpness.tolist() == [0, 0, 0]
-    (answer,) = few.answers()
-    assert difference(answer, answer) is None  # distances of two models differ

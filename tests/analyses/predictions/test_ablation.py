@@ -5,7 +5,6 @@ import pytest
 import timm
 import torch
 from internals import (
-    ablated_outcomes,
     block_ablations,
     cache_cuts,
     can_start_at,
@@ -22,6 +21,7 @@ from results_by_hand.base import complete
 from torch import nn
 from torch.nn import functional
 from torch.utils.flop_counter import FlopCounterMode
+from unusual_modules import built
 
 import visprism as vp
 from visprism.results import Ablations
@@ -84,15 +84,8 @@ def made(build):
     return vp.dissect(model, images), images
 
 
-@pytest.fixture
-def line():
-    return made(Line)
-
-
-def labeled(images, size=None, classes=3):
-    targets = torch.arange(len(images)) % classes
-    size = size or len(images)
-    return list(zip(images.split(size), targets.split(size), strict=True))
+def labeled(images, classes=3):
+    return [(images, torch.arange(len(images)) % classes)]
 
 
 def mean_nll(logits, classes=3):
@@ -101,18 +94,6 @@ def mean_nll(logits, classes=3):
 
 def silenced(parts):
     return [replaced_ablation(part, torch.zeros_like) for part in parts[0]]
-
-
-def test_however_the_data_is_cut_the_answer_is_the_same(line):
-    anatomy, images = line
-    blocks = block_ablations(anatomy)
-    one, cut = (
-        ablated_outcomes(anatomy, labeled(images, n), blocks, label="", run=vp.Run())[0]
-        for n in (20, 7)
-    )
-    np.testing.assert_array_equal(one.correct, cut.correct)
-    np.testing.assert_allclose(one.losses, cut.losses, atol=1e-6)
-    assert len(cut.correct) == 20
 
 
 @torch.no_grad()
@@ -181,12 +162,11 @@ class Counting(Line):
 
 
 @torch.no_grad()
-def test_a_model_that_does_not_resume_runs_as_a_whole_and_says_so():
+def test_a_model_that_does_not_resume_runs_as_a_whole():
     images = torch.randn(6, 3, 8, 8)
     anatomy = vp.dissect(Counting().eval(), images)
     result = vp.ablation(anatomy, labeled(images), parts=("blocks",))
     assert not result.partial[1:].any()  # nothing is counted before the first block
-    assert any("2 of 3 ablations ran the full model" in f.text for f in result.findings())
     for row, name in enumerate(result.block.tolist()):
         with vp.ablate(anatomy, anatomy[name]):
             assert result.nll[row] == pytest.approx(mean_nll(anatomy.model(images)), rel=1e-5)
@@ -215,8 +195,8 @@ def transformer(request):
     return made(build)
 
 
-def test_a_constant_is_its_own_mean_and_that_of_every_image(line):
-    anatomy, images = line
+def test_a_constant_is_its_own_mean_and_that_of_every_image():
+    anatomy, images = made(Line)
     rises = {}
     for replacement in ("zero", "mean", "shuffle"):
         rows = vp.ablation(anatomy, labeled(images), parts=("blocks",), replacement=replacement)
@@ -279,19 +259,6 @@ def test_a_head_is_the_columns_of_the_projection(transformer, replacement):
         hook.remove()
         row = (rows.block == "blocks.1.attn") & (rows.ablated == f"head {head + 1}")
         assert rows.nll[row].item() == pytest.approx(expected, rel=1e-5)
-
-
-@torch.no_grad()
-def test_each_image_has_the_activations_of_the_image_before_it():
-    anatomy, images = made(lambda: Line(2))
-    images = images[:12]  # one batch
-    rows = vp.ablation(anatomy, labeled(images), parts=("blocks",), replacement="shuffle")
-    model = anatomy.model
-    x = model.stem(images)
-    x = x + model.convs[0](x).relu().roll(1, 0)
-    x = x + model.convs[1](x).relu()
-    expected = mean_nll(model.head(x.mean((2, 3))))
-    assert rows.nll[rows.block == "convs.0"].item() == pytest.approx(expected, rel=1e-5)
 
 
 def ablations(kinds, drops, *, stages=None, part="block", images=4):
@@ -366,25 +333,11 @@ def test_late_and_early_blocks_are_read_where_stages_agree(kind, stages, reading
     kinds = ablations([kind] * 4, drops, stages=[1, 1, 2, 2], images=60).by_kind()
     answers = {a.subject: a for a in kinds.answers()}
     assert answers[f"{kind}, late minus early"].reading == reading
-    disagree = stages == (1, -3)
-    assert any("stages disagree" in f.text for f in kinds.findings()) == disagree
 
 
 def test_heads_within_one_operation_are_refused():
-    class Attending(nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.stem = nn.Conv2d(3, 8, 4, 4)
-            self.attention = nn.MultiheadAttention(8, 2, batch_first=True)
-            self.norm, self.head = nn.LayerNorm(8), nn.Linear(8, 3)
-
-        def forward(self, x):
-            x = self.stem(x).flatten(2).mT
-            y = self.norm(x)
-            return self.head((x + self.attention(y, y, y, need_weights=False)[0]).mean(1))
-
     images = torch.randn(4, 3, 16, 16)
-    anatomy = vp.dissect(Attending().eval(), images)
+    anatomy = vp.dissect(built("attention"), images)  # of torch's own module
     result = vp.ablation(anatomy, labeled(images), parts=("blocks", "heads"))
     assert "must expose its heads" in result.not_ablated
-    assert result.ablated.tolist() == ["block"]
+    assert set(result.ablated) == {"block"}

@@ -145,7 +145,6 @@ def test_the_worst_case_is_correct_under_every_attack(network):
     single, worst = rows.answers()  # of each size; models are compared by their images
     assert worst.by_unit.tolist() == correct.double().tolist()
     assert (worst.value, single.value) == (rows.accuracy[4], rows.accuracy[3])
-    assert "smallest of 4 attacks" in next(iter(rows.sentences()))
 
 
 def test_a_loss_without_a_slope_changes_nothing_and_is_reported():
@@ -165,7 +164,7 @@ def test_a_loss_without_a_slope_changes_nothing_and_is_reported():
     assert [f.code for f in rows.findings()] == ["", "VP103", "VP101"]
 
 
-def test_each_attack_has_its_own_accuracy_whatever_the_batch(network):
+def test_the_cut_into_batches_does_not_matter(network):
     pixels = gray(8)[0].float()
     images, targets = SPACE.normalized(pixels), predicted(network, pixels)
     attacks = [Attack(name, 0.2, steps=3) for name in ("pgd", "random", "fgsm")]
@@ -174,9 +173,6 @@ def test_each_attack_has_its_own_accuracy_whatever_the_batch(network):
     for name in ("accuracy", "drop"):
         one, cut = (getattr(r, name) for r in results)
         assert one == pytest.approx(cut, abs=1e-5)
-    new = attacked(network, pixels, targets, attacks[2], SPACE)
-    right = (predicted(network, new) == targets).double().mean()
-    assert results[0].accuracy[2] == pytest.approx(float(right))
 
 
 class Detached(nn.Sequential):

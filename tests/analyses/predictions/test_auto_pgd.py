@@ -87,11 +87,6 @@ def test_dlr_by_hand():
     assert other_classes(logits, torch.tensor([0]), 9).tolist() == [[2, 1, 3, 4]]
 
 
-@pytest.fixture
-def network():
-    return small_network().double()
-
-
 def by_the_paper(loss, pixels, perturbation, ball, steps):
     """Algorithm 1 for one image, with the names of the paper."""
     points = [math.ceil(p * steps) for p in (0.22, 0.41, 0.57, 0.70, 0.80, 0.87, 0.93, 0.99)]
@@ -131,7 +126,8 @@ def by_the_paper(loss, pixels, perturbation, ball, steps):
 
 
 @pytest.mark.parametrize(("norm", "name"), [("linf", "dlr"), ("l2", "cross-entropy")])
-def test_the_iterates_are_those_of_a_loop_over_single_images(network, norm, name):
+def test_the_iterates_are_those_of_a_loop_over_single_images(norm, name):
+    network = small_network().double()
     assert checkpoints(100) == [22, 41, 57, 70, 80, 87, 93, 99]
     pixels = gray(3)[0]
     targets = network(pixels).argmax(1)

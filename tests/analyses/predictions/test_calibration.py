@@ -168,13 +168,6 @@ def test_few_images_and_a_model_at_chance_leave_the_direction_undecided():
     assert "overconfident" not in str(chance.findings())
 
 
-@pytest.mark.parametrize(("images", "code"), [(60, ["VP102"]), (4000, [])])
-def test_few_images_are_reported_where_the_bias_is_most_of_the_ece(images, code):
-    given = random_predictions(images)
-    metrics = calibration(Predictions((3 if images > 60 else 1) * given.logits, given.targets))
-    assert [f.code for f in metrics.findings()] == ["", "", *code]
-
-
 def test_a_reliability_diagram_by_hand():
     diagram = reliability(by_hand([0.2, 0.25, 0.5, 1.0, 1.0], [1, 0, 1, 1, 0]), bins=4)
     np.testing.assert_array_equal(diagram.lower, [0, 0.25, 0.5, 0.75])

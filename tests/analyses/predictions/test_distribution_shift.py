@@ -46,29 +46,19 @@ def test_the_interval_of_a_drop_is_that_of_newcombe():
     assert (round(low, 4), round(high, 4)) == (0.0524, 0.3339)
 
 
-def corruption_results(errors, size=224):
-    """Stored ImageNet-C with these errors at each of five severities."""
-    names, severities = np.repeat(list(errors), 5), np.tile(np.arange(1, 6), len(errors))
-    return complete(
+@pytest.mark.parametrize(("size", "mce"), [(224, 0.5), (64, np.nan)])
+def test_mce_is_the_mean_error_relative_to_the_published_one_of_alexnet(size, mce):
+    names = np.repeat(list(ALEXNET), 5)
+    result = complete(
         ShiftedAccuracy,
         shift=names,
         corruption=names,
-        severity=severities,
+        severity=np.tile(np.arange(1, 6), len(ALEXNET)),
         classes=np.full(len(names), 1000),
-        images=np.full(len(names), 50),
-        accuracy=1 - np.repeat(list(errors.values()), 5),
+        accuracy=1 - 0.5 * np.repeat(list(ALEXNET.values()), 5),
         provenance=Provenance(image_shape=(3, size, size)),
     )
-
-
-def test_mce_is_the_mean_error_relative_to_the_published_one_of_alexnet():
-    assert corruption_results(ALEXNET).mce == pytest.approx(1)
-    assert np.isnan(corruption_results(ALEXNET, size=64).mce)
-    errors = {c: 0.5 * e for c, e in ALEXNET.items()} | {"fog": 0.8 * ALEXNET["fog"]}
-    result = corruption_results(errors)
-    assert result.mce == pytest.approx((14 * 0.5 + 0.8) / 15)
-    assert any("mCE 52.0% of ImageNet-C" in finding.text for finding in result.findings())
-    assert np.isnan(result.select(np.arange(len(result)) > 0).mce)  # a severity lacks
+    assert result.mce == pytest.approx(mce, nan_ok=True)
 
 
 def test_a_stored_set_is_each_of_its_corruptions_and_severities(tmp_path):
@@ -80,8 +70,6 @@ def test_a_stored_set_is_each_of_its_corruptions_and_severities(tmp_path):
     ]
     assert stored_conditions(f"{spec}?corruption=fog") == [f"{spec}?corruption=fog"]
     assert stored_conditions("imagenet_r:DIR") == ["imagenet_r:DIR"]
-    with pytest.raises(InputError, match="must hold corruptions and severities"):
-        stored_conditions(f"cifar10_c:{tmp_path}")
 
 
 def test_the_analysis_reads_stored_sets(tmp_path):
@@ -100,7 +88,6 @@ def test_the_analysis_reads_stored_sets(tmp_path):
     conditions = set(zip(result.corruption.tolist(), result.severity.tolist(), strict=True))
     assert conditions == {(c, s) for c in ("fog", "snow") for s in range(1, 6)}
     assert (result.images == 10).all()
-    assert "over 10 sets" in str(result.findings()[0])
 
 
 def test_sets_of_other_classes_are_refused():

@@ -6,9 +6,8 @@ import numpy as np
 import pytest
 import torch
 from classifiers_by_hand import outcomes_by_hand
-from internals import difference, differing_pictures, error_consistency
+from internals import differing_pictures, error_consistency
 
-from visprism import calibration
 from visprism.analyses.predictions.error_consistency import kappa_interval
 
 
@@ -50,42 +49,18 @@ def test_the_interval_of_kappa_is_that_of_the_counts():
     assert (result.kappa.low, result.kappa.high) == kappa_interval(counts.astype(float))
 
 
-def ece_of(given):
-    return next(a for a in calibration(given).answers() if a.quantity == "debiased ECE")
-
-
-def test_common_errors_make_the_interval_of_the_difference_narrower():
-    generator = np.random.default_rng(6)
-    confidence = generator.uniform(0.5, 0.95, size=(2, 2000)).astype(np.float32)
-    luck = generator.random((2, 2000))
-    alike, other = (
-        ece_of(outcomes(u < c - 0.2, c)) for u, c in zip(luck, confidence, strict=True)
-    )
-    results = [difference(alike, second) for second in (alike, other)]
-    widths = [result.high - result.low for result in results]
-    assert widths[0] < 0.2 * widths[1]
-
-
-def pictured(correct):
-    """Outcomes of targets 0 and 1 in turn."""
-    given = outcomes(correct)
-    target = np.arange(len(given)) % 2
-    return replace(given, target=target, predicted=np.where(given.correct, target, 1 - target))
-
-
-def shown(first, second):
-    positions = np.arange(len(first))[::-1].copy()
-    differing = error_consistency(
-        pictured(first), pictured(second), class_names=("disk", "star"), positions=positions
-    )
-    generator = torch.Generator().manual_seed(0)
-    shape = len(first), 3, 2, 3
-    pixels = torch.randint(0, 256, shape, dtype=torch.uint8, generator=generator)
-    return differing, pixels, differing_pictures(differing, pixels.__getitem__)
-
-
 def test_pictures_have_the_pixels_the_classes_and_the_predictions_of_their_images():
-    differing, pixels, result = shown([1, 0, 1, 1], [1, 1, 0, 1])
+    target = np.arange(4) % 2
+    given = [outcomes(correct) for correct in ([1, 0, 1, 1], [1, 1, 0, 1])]
+    pair = [
+        replace(o, target=target, predicted=np.where(o.correct, target, 1 - target))
+        for o in given
+    ]
+    positions = np.arange(4)[::-1].copy()
+    differing = error_consistency(*pair, class_names=("disk", "star"), positions=positions)
+    generator = torch.Generator().manual_seed(0)
+    pixels = torch.randint(0, 256, (4, 3, 2, 3), dtype=torch.uint8, generator=generator)
+    result = differing_pictures(differing, pixels.__getitem__)
     assert result.image.tolist() == [1, 2]
     assert differing.position.tolist() == [2, 1]
     assert result.target.tolist() == ["star", "disk"]
@@ -93,13 +68,6 @@ def test_pictures_have_the_pixels_the_classes_and_the_predictions_of_their_image
     assert result.second.tolist() == ["star", "star"]
     for index, picture in zip(result.image, result.pictures(), strict=True):
         np.testing.assert_array_equal(picture, pixels[index].permute(1, 2, 0))
-
-
-def test_at_most_24_pictures_of_both_models_in_turn():
-    first, second = 40, 3
-    correct = np.array([1] * first + [0] * second)
-    differing, _, result = shown(correct, 1 - correct)
-    assert len(differing) == first + second == result.images
-    of_first = int((result.image < first).sum())
-    assert (of_first, len(result) - of_first) == (21, 3)
-    assert (np.diff(result.image) > 0).all()
+    many = error_consistency(outcomes([1] * 40 + [0] * 3), outcomes([0] * 40 + [1] * 3))
+    first = differing_pictures(many, lambda _: pixels[0]).image < 40  # both models in turn
+    assert (sum(first), len(first)) == (21, 24)

@@ -14,7 +14,6 @@ from internals import (
     subject_of,
     with_rms,
 )
-from torch import nn
 
 from visprism import FrequencyNoise, InputError, Preprocessing, Run, frequency_noise
 from visprism.results import FrequencyContrasts
@@ -22,15 +21,12 @@ from visprism.results import FrequencyContrasts
 SIZES = [(7, 10), (32, 32), (33, 48)]
 
 
-def standardized(channels, side):
-    return Preprocessing((side, side), mean=(0.5,) * channels, std=(0.25,) * channels)
+WAY = Preprocessing((20, 20), mean=(0.5,) * 3, std=(0.25,) * 3)
 
 
 def noisy(model, batches, **options):
     """The main result of standardized images."""
-    channels, side, _ = batches[0][0].shape[1:]
-    way = standardized(channels, side)
-    return frequency_noise(model.eval(), batches, preprocessing=way, **options)
+    return frequency_noise(model.eval(), batches, preprocessing=WAY, **options)
 
 
 def flat(number, side):
@@ -40,13 +36,9 @@ def flat(number, side):
 
 
 @pytest.mark.parametrize("size", SIZES)
-def test_bands_part_the_plane(size):
+def test_bands_part_the_plane_and_hold_the_frequencies_about_their_middle(size):
     every = [band(size, i / 10) for i in range(11)]
     assert torch.equal(sum(b.int() for b in every), torch.ones(size, dtype=torch.int32))
-
-
-@pytest.mark.parametrize("size", SIZES)
-def test_a_band_holds_the_frequencies_about_its_middle(size):
     far = radius(size)
     for center in BAND_CENTERS:
         inside = far[band(size, center)]
@@ -117,46 +109,16 @@ def test_bands_without_a_frequency_are_left_out_and_named():
         noisy(model, flat(4, 7), frequencies=(0.1,))
 
 
-def high_pass():
-    """Classifies an image as 1 where neighboring pixels differ more than a little."""
-    convolutions = [nn.Conv2d(c, 2, 3, padding=1, bias=False) for c in (1, 2)]
-    head = nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(2, 2)
-    laplace = torch.tensor([[0.0, -1, 0], [-1, 4, -1], [0, -1, 0]])
-    convolutions[0].weight.data = torch.stack([laplace, -laplace])[:, None]
-    nn.init.dirac_(convolutions[1].weight)
-    head[2].weight.data = torch.tensor([[0.0, 0.0], [1.0, 1.0]])
-    head[2].bias.data = torch.tensor([0.0, -0.72])
-    return nn.Sequential(convolutions[0], nn.ReLU(), convolutions[1], nn.ReLU(), *head).eval()
-
-
-def images(number: int = 48):
-    """Smooth images of different contrast, all of class 0."""
-    generator = torch.Generator().manual_seed(0)
-    ramp = torch.linspace(-1, 1, 16).expand(1, 1, 16, 16)
-    x = ramp * torch.rand(number, 1, 1, 1, generator=generator)
-    return [(part, torch.zeros(len(part), dtype=torch.long)) for part in x.split(16)]
-
-
-@pytest.fixture(scope="module")
-def measured():
-    subject = subject_of(high_pass(), images(), preprocessing=standardized(1, 16))
-    analysis = FrequencyNoise(rms=0.05, paper_amplitude=0.6, protocol="both")
-    return analysis.measure(subject, Run())
-
-
-def test_a_model_that_looks_at_high_frequencies_loses_accuracy_there(measured):
-    _, result = measured
-    assert (result.contrast > 0.2).all()
-    assert [a.reading for a in result.answers()] == ["high frequencies cost more accuracy"] * 2
-
-
-def test_both_kinds_of_noise_stand_side_by_side(measured):
-    rows, result = measured
+def test_both_kinds_of_noise_stand_side_by_side():
+    model = Waves(basis_image((20, 20), (8, 0))).eval()  # 0.8 pi: a high frequency
+    subject = subject_of(model, flat(40, 20), preprocessing=WAY)
+    options = {"rms": 0.05}, {"paper_amplitude": 0.5}
+    both = FrequencyNoise(protocol="both", **options[0], **options[1])
+    rows, result = both.measure(subject, Run())
     assert isinstance(result, FrequencyContrasts)
     assert result.noise.tolist() == ["equal energy", "paper"]
-    default, paper = result.contrast.tolist()
-    alone = noisy(high_pass(), images(), rms=0.05)
-    assert alone.contrast == pytest.approx(default)
-    alone = noisy(high_pass(), images(), paper_amplitude=0.6, protocol="paper")
-    assert alone.contrast == pytest.approx(paper)
     assert rows.provenance.protocol == "default"
+    for i, (protocol, given) in enumerate(zip(("default", "paper"), options, strict=True)):
+        alone = noisy(model, flat(40, 20), protocol=protocol, **given)
+        assert alone.contrast == pytest.approx(result.contrast[i])
+    assert [a.reading for a in result.answers()] == ["high frequencies cost more accuracy"] * 2

@@ -85,18 +85,3 @@ def test_the_interval_is_near_that_of_the_profile_likelihood():
     low, high = kappa_interval(values)
     expected = profile_interval(values)
     assert (low, high) == pytest.approx(expected, abs=0.15 * (expected[1] - expected[0]))
-
-
-@pytest.mark.slow
-@pytest.mark.usefixtures("unchecked")
-def test_the_interval_covers_negative_kappa_of_models_that_err_on_different_images():
-    kappa, generator = -0.9, np.random.default_rng(2)
-    samples = generator.multinomial(64, table(kappa, 0.5, 0.5).ravel(), size=500)
-    ends = np.array([kappa_interval(c.reshape(2, 2).astype(float)) for c in samples])
-    inside = (ends[:, 0] <= kappa) & (kappa <= ends[:, 1])
-    assert inside.mean() >= 0.92
-
-
-@pytest.mark.parametrize("counts", [[[4, 0], [0, 96]], [[40, 56], [3, 1]], [[0, 0], [0, 100]]])
-def test_rare_outcomes_have_no_interval(counts: list[list[int]]):
-    assert np.isnan(kappa_interval(np.array(counts, dtype=float))).all()

@@ -7,7 +7,7 @@ from internals import SIXTEEN, ordered
 from PIL import Image
 from small_models import OneBlock
 
-from visprism import Predictions, ShapeBias, by_category, classes_of, load_data, shape_bias
+from visprism import Predictions, ShapeBias, by_category, load_data, shape_bias
 
 
 def predicted(decisions, shapes, classes=3):
@@ -89,11 +89,6 @@ def test_the_sixteen_categories_are_the_published_classes():
     assert len({c for group in SIXTEEN.values() for c in group}) == 207
     examples = {"airplane": 404, "cat": 281, "elephant": 386, "knife": 499, "truck": 867}
     assert all(number in SIXTEEN[name] for name, number in examples.items())
-
-
-def test_classes_are_those_of_imagenet_or_of_the_images_themselves():
-    assert classes_of(["bear", "cat"], 1000) == [SIXTEEN["bear"], SIXTEEN["cat"]]
-    assert classes_of(["x", "y"], 2) == [(0,), (1,)]
 
 
 def test_a_model_of_imagenet_decides_between_categories(tmp_path):

@@ -7,7 +7,7 @@ from classifiers_by_hand import random_predictions
 from internals import temperature_if_finite
 from scipy.stats import t
 
-from visprism import InputError, Predictions, calibration, outcomes, temperature
+from visprism import InputError, Predictions, calibration, temperature
 
 
 def frequencies(logit: float, ones: int, images: int) -> Predictions:
@@ -41,8 +41,6 @@ def test_the_temperature_undoes_a_factor_on_the_logits(factor):
     ece = [calibration(p).of("ece") for p in (given, scaled)]
     assert [scaling.ece_before, scaling.ece_after] == pytest.approx(ece)
     assert scaling.debiased_after.low == 0 < scaling.debiased_before.low
-    words = "large (overconfident)" if factor > 1 else "small (underconfident)"
-    assert f"the logits are too {words}" in scaling.findings()[0].text
 
 
 def test_an_error_that_is_not_of_scale_remains():
@@ -53,13 +51,6 @@ def test_an_error_that_is_not_of_scale_remains():
     targets = torch.where(noise, (true.targets + 1) % 5, true.targets)
     scaling, _ = temperature(Predictions(true.logits, targets))
     assert scaling.debiased_after.low > 0
-
-
-def test_no_other_temperature_has_a_lower_nll():
-    given = random_predictions(600, 4, scale=3.0)
-    best = temperature(given)[0].temperature
-    tried = [Predictions(given.logits / (t * best), given.targets) for t in (0.99, 1, 1.01)]
-    assert np.argmin([outcomes(p).nll.mean() for p in tried]) == 1
 
 
 def test_no_image_is_scaled_by_a_temperature_that_its_target_has_influenced():
@@ -82,14 +73,12 @@ def test_where_no_finite_temperature_is_best_it_says_why():
         temperature(Predictions(2 * right, targets))
     with pytest.raises(InputError, match=r"better than by chance, .* infinite temperature"):
         temperature(Predictions(-2 * right, targets))
+    masked = 2 * right
+    masked[:, 2] = -torch.inf  # also of images of this class
+    assert temperature_if_finite(Predictions(masked, targets)).reason.startswith(
+        "the logit of each target must be finite"
+    )
     missing = temperature_if_finite(Predictions(2 * right, targets))
     assert np.isnan(missing.temperature)
     assert missing.answers() == ()
     assert missing.findings()[0].text.startswith("no temperature: at least one of the 20")
-
-
-def test_a_masked_class_that_is_a_target_costs_the_temperature_alone():
-    logits = torch.randn(40, 5, generator=torch.Generator().manual_seed(0))
-    logits[:, 2] = -torch.inf
-    missing = temperature_if_finite(Predictions(logits, torch.arange(40) % 5))
-    assert missing.reason.startswith("the logit of each target must be finite")

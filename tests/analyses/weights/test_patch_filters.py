@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import torch
 from maps import classifier
+from timm.layers import ScaledStdConv2d
 from torch import nn
 
 from visprism import InputError, patch_filters
@@ -54,17 +55,8 @@ def test_agrees_with_the_eigenvectors_of_the_covariance(with_kernels, noise):
 
 
 def test_kernels_are_found_in_a_gained_convolution(taken_apart):
-    class Gained(nn.Conv2d):
-        """As in networks without norms, weights are scaled before they are used."""
-
-        def __init__(self):
-            super().__init__(1, 6, 3)
-            self.gain = nn.Parameter(torch.ones(6, 1, 1, 1))
-
-        def forward(self, x):
-            return nn.functional.conv2d(x, self.weight * self.gain, self.bias)
-
-    model = classifier(Gained(), nn.ReLU(), nn.Conv2d(6, 6, 1), channels=6)
+    layers = ScaledStdConv2d(1, 6, 3), nn.ReLU(), nn.Conv2d(6, 6, 1)
+    model = classifier(*layers, channels=6)  # without norms: weights are scaled before use
     result = patch_filters(taken_apart(model, 1, 9, 9))
     assert (result.parameter, result.kernels) == ("0.weight", 6)
 

@@ -82,13 +82,11 @@ def test_tables_are_the_bias_of_the_attention_by_offset_of_the_key(name):
 
 
 def test_tables_of_layers_are_found_in_forward_order():
-    class Two(nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.first = WindowAttention(8, num_heads=2, head_dim=4, window=4)
-            self.second = WindowOfTimm(8, 4, window_size=(2, 4))
-
-    tables = relative_score_tables(Two())
+    layers = {
+        "first": WindowAttention(8, num_heads=2, head_dim=4, window=4),
+        "second": WindowOfTimm(8, 4, window_size=(2, 4)),
+    }
+    tables = relative_score_tables(nn.ModuleDict(layers))
     assert {name: tuple(table.shape) for name, table in tables.items()} == {
         "first": (2, 7, 7),
         "second": (4, 3, 7),

@@ -4,9 +4,12 @@ import itertools
 from functools import cache
 
 import pytest
+import timm
 import torch
 from torch import nn
 from torch.nn import functional
+
+from visprism import dissect
 
 
 def conv(in_chans, out_chans, **options):
@@ -78,6 +81,27 @@ class InPlace(Pooled):
             y = layer(x)
             y += x
             x = self.act(y)
+        return x
+
+
+class OverTheStream(Functional):
+    """The sum overwrites what came in."""
+
+    def body(self, x):
+        for layer in self.convs:
+            branch = layer(x)
+            x += branch
+        return x
+
+
+class ByAssignment(Functional):
+    """The sum is written into a tensor that stands ready."""
+
+    def body(self, x):
+        for layer in self.convs:
+            out = torch.zeros_like(x)
+            out[:] = x + layer(x)
+            x = out
         return x
 
 
@@ -278,6 +302,8 @@ NETWORKS = {
     "only parameters": OnlyParameters,
     "tied": Tied,
     "in place": InPlace,
+    "over the stream": OverTheStream,
+    "by assignment": ByAssignment,
     "u net": UNet,
     "inceptions": Inceptions,
     "tokens": Tokens,
@@ -290,6 +316,9 @@ NETWORKS = {
     "with a table": WithTable,
     "with a cached table": WithCachedTable,
     "around hidden": AroundHidden,
+    "vit": lambda: timm.models.VisionTransformer(
+        img_size=16, patch_size=4, embed_dim=12, depth=3, num_heads=2, num_classes=5
+    ),
     "plain": Plain,
     "padded": Padded,
 }
@@ -305,3 +334,20 @@ def built():
             return NETWORKS[name]().eval()
 
     return build
+
+
+@pytest.fixture(scope="session")
+def anatomy_of(built):
+    """That of a network, by name; dissected once for all tests, which leave it as it was."""
+    return cache(lambda name: dissect(built(name), torch.randn(2, 3, 16, 16)))
+
+
+@pytest.fixture(
+    params=[
+        *("functional", "only parameters", "tied", "in place"),
+        *("over the stream", "by assignment", "vit"),
+    ]
+)
+def anatomy(request, anatomy_of):
+    """That of each network in turn whose blocks keep the shape of what comes in."""
+    return anatomy_of(request.param)

@@ -2,7 +2,6 @@
 
 import pytest
 import torch
-from internals import block_ablations, inner_blocks
 from torch import nn
 from torch.nn import functional
 
@@ -308,12 +307,6 @@ def test_a_change_across_a_block_is_relative_to_its_stream(streams, images):
     variance = result.variance[[rows["coarse.0"], rows["coarsen"]]]
     assert result.change[rows["coarse.0"]] == pytest.approx(variance[0] / variance[1] - 1)
     assert result.stream[[rows["fine.0"], rows["coarse.0"]]].tolist() == [0, 1]
-
-
-def test_blocks_of_a_stream_that_keep_its_shape_can_be_ablated(streams):
-    ablations = block_ablations(streams)
-    ablated = {a.blocks[0].name for a in ablations}
-    assert {b.name for b in inner_blocks(streams)} - ablated == {"coarsen"}
 
 
 @pytest.mark.parametrize("number", [0, 3])

@@ -19,20 +19,15 @@ from visprism.results import (
 
 
 def history():
-    return History(
+    return complete(
+        History,
         epoch=np.array([1, 2, 3]),
         step=np.array([10, 20, 30]),
-        seconds=np.array([1.0, 2.0, 3.0]),
-        lr=np.array([0.1, 0.05, 0.0]),
         train_loss=np.array([2.0, 1.2, 0.9]),
-        images_per_second=np.array([100.0, 110.0, 105.0]),
         test_accuracy=np.array([0.3, np.nan, 0.6]),
         test_nll=np.array([1.9, np.nan, 1.1]),
-        test_ece=np.array([0.1, np.nan, 0.05]),
         ema_accuracy=np.array([0.2, np.nan, 0.65]),
         ema_nll=np.array([2.1, np.nan, 1.0]),
-        test_images=100,
-        provenance=PROVENANCE,
     )
 
 
@@ -50,9 +45,7 @@ def landscape():
         nll=np.where((pair == 0) & (a + b > 1.9), np.inf, nll),
         rise=nll - 0.5,
         l2=1 + a**2 + b**2,
-        accuracy=np.exp(-nll),
         classes=10,
-        weight_decay=0.05,
     )
 
 
@@ -71,26 +64,19 @@ def trajectory():
 
 def training_curvature():
     """Adam at its edge: two matrices after each of three steps."""
-    return CurvatureDuringTraining(
+    return complete(
+        CurvatureDuringTraining,
         step=np.repeat([100, 200, 300], 2),
         matrix=np.tile(["hessian", "preconditioned"], 3),
         point=np.full(6, "weights"),
         rank=np.ones(6, dtype=int),
         eigenvalue=np.array([10.0, 2e4, 30.0, 3.7e4, 25.0, 3.9e4]),
-        residual=np.full(6, 0.01),
         converged=np.array([True] * 5 + [False]),
         threshold=np.tile([np.nan, 3.8e4], 3),
-        learning_rate=np.full(6, 1e-3),
-        nll=np.repeat([2.1, 1.4, 0.9], 2),
-        gradient_norm=np.repeat([0.9, 0.6, 0.5], 2),
         alignment=np.tile([0.2, 0.1], 3),
-        products=np.full(6, 9),
         optimizer="AdamW",
-        sam_rho=0.0,
         parameters=1000,
         tol=0.01,
-        batch_norm="batch",
-        provenance=PROVENANCE,
     )
 
 
@@ -125,11 +111,7 @@ def eigenvalues():
         converged=np.array([True, True, False]),
         which="LM",
         tol=1e-3,
-        products=12,
-        parameters=1000,
         nll=1.5,
-        l2=0.0,
-        weight_decay=0.0,
     )
 
 
@@ -139,11 +121,8 @@ def spectral_density():
         run=np.repeat([0, 1], 3),
         node=np.array([-2.0, 0.0, 50.0, -1.5, 0.1, 49.0]),
         weight=np.array([1e-3, 0.998, 1e-3, 2e-3, 0.997, 1e-3]),
-        residual=np.zeros(6),
         parameters=1000,
         nll=1.5,
-        l2=0.0,
-        weight_decay=0.0,
     )
 
 

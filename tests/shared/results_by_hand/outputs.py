@@ -177,7 +177,8 @@ def search_replacements():
 
 def ablations():
     columns = {name: np.append(column[1:], column[3:4]) for name, column in BLOCKS.items()}
-    return Ablations(
+    return complete(
+        Ablations,
         **columns,
         ablated=np.array(["convolution", "block", "block", "block", "head 2"]),
         accuracy=np.array([0.5, 0.7, 0.4, 0.8, 0.75]),
@@ -186,12 +187,10 @@ def ablations():
             [0.25, 0.06, 0.34, -0.02, 0.01],
             [0.34, 0.13, 0.45, 0.02, 0.08],
         ),
-        nll=np.array([2.0, 1.5, 2.5, 1.0, 1.1]),
         nll_rise=_around([1.0, 0.5, 1.5, 0.0, 0.1], 0.2),
         partial=np.ones(5, dtype=bool),
         baseline_accuracy=0.8,
         baseline_nll=1.0,
-        provenance=PROVENANCE,
     )
 
 

@@ -20,13 +20,11 @@ from visprism.drawing.color_bars import UNIT, color_bar
 from visprism.drawing.registry import figure
 from visprism.drawing.style import FAINT, SIMILARITY
 from visprism.estimates import questions
-from visprism.estimates.answers import Answer
+from visprism.estimates.answers import FEWEST_BATCHES, Answer
 from visprism.estimates.estimated import Number
 from visprism.estimates.findings import Finding
 from visprism.estimates.text import interval_text
 from visprism.table.result import Result, column, estimate, result_type, scalar
-
-FEWEST_BATCHES = 5  # or groups of them, for an interval
 
 
 @result_type("block-structure")

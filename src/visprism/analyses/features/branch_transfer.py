@@ -30,6 +30,7 @@ from visprism.drawing.depth import depth_bar, spectra
 from visprism.drawing.registry import figure
 from visprism.estimates.estimated import Estimated
 from visprism.passes.features import Arrays, Extracts, Seen
+from visprism.passes.profiles import NO_AMPLITUDE
 from visprism.passes.sources import BranchEnd, residual_branches
 from visprism.table.kinds import GAIN_TO_LOWEST, GAIN_TO_MEAN, KindSummary, summarize_by_kind
 from visprism.table.result import Result, column, estimate, result_type, scalar
@@ -127,8 +128,10 @@ class BranchTransfer(FeatureAnalysis):
         return measure(x)
 
     def by_image(self, extracts: Extracts) -> Arrays:
-        """Log gain of each branch."""
+        """Log gain of each branch; NaN for an image to which it adds nothing."""
         ends = {end: x.double().numpy() for end, x in extracts.items()}
+        for x in ends.values():
+            x[np.isclose(x, NO_AMPLITUDE).all(1)] = np.nan
         return {
             end.block: level - ends[BranchEnd(end.block, "input")]
             for end, level in ends.items()

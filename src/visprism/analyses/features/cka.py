@@ -31,7 +31,6 @@ from torch import Tensor
 
 from visprism.analyses.base import ANALYSES, Cost, FeatureAnalysis, Section, Sizes
 from visprism.analyses.features.block_structure import (
-    FEWEST_BATCHES,
     BlockStructure,
     block_structure,
     similarity_bar,
@@ -58,7 +57,7 @@ from visprism.drawing.registry import figure
 from visprism.drawing.style import FAINT, SIMILARITY, tip
 from visprism.drawing.text import title
 from visprism.estimates import questions
-from visprism.estimates.answers import Answer
+from visprism.estimates.answers import FEWEST_BATCHES, Answer
 from visprism.estimates.estimated import (
     Ends,
     Estimated,

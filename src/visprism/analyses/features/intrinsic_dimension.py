@@ -112,7 +112,9 @@ class IntrinsicDimension(Analysis):
         value, low, high = np.array([twonn_dimension(p) for p in points]).T
         result = IntrinsicDimensions(
             **block_columns(list(pooled.features)),
-            dimension=Estimated(value, low, high),
+            dimension=Estimated(
+                value, low, high, missing=f"fewer than {_FEWEST_FOR_INTERVAL} images"
+            ),
             width=np.array([p.shape[1] for p in points]),
             distinct=np.array([len(p) for p in points]),
             pooling=self.pooling,

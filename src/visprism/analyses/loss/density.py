@@ -188,7 +188,9 @@ class Density(Analysis):
         minimum=1,
     )
     steps: int = option(40, "number of Lanczos steps per start vector", minimum=2, quick=20)
-    probes: int = option(30, "number of random vectors for the trace", minimum=3)
+    probes: int = option(
+        30, "number of Hessian products for the trace; a third give its estimates", minimum=3
+    )
     weight_decay: float | None = option(
         0.0,
         "weight decay of the L2 term; above 0, NLL + L2 is measured instead of NLL; none: that "

@@ -97,9 +97,9 @@ class Hessian(Analysis):
         """Summary, densities and spectrum."""
         subject = subject.in_mini_batches(self.mini_batch)
         wd = subject.weight_decay if self.weight_decay is None else self.weight_decay
-        if self.train_images == "clean":
-            batches = subject.training_batches(self.mini_batch)
-        else:
+        augmented = self.train_images == "augmented"
+        batches = subject.training_batches(self.mini_batch)
+        if augmented:
             batches = subject.augmented_batches(run.seed, self.mini_batch)
         spectrum = hessian_spectrum(
             subject.model,
@@ -110,7 +110,7 @@ class Hessian(Analysis):
             decayed=subject.decayed,
             parameters=self.parameters,
             learning_rate=self.learning_rate,
-            run=subject.named(run, training=True),
+            run=subject.named(run, training=True, augmented=augmented),
         )
         return spectrum.summary(), spectrum.curves(), spectrum
 

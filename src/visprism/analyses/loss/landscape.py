@@ -322,9 +322,10 @@ class Landscape(Analysis):
 
     def measure(self, subject: Subject, run: Run) -> tuple[Result, ...]:
         """Circles, surfaces, and the path of checkpoints."""
-        run = subject.named(run, training=True)
+        augmented = self.train_images == "augmented"
+        run = subject.named(run, training=True, augmented=augmented)
         batches = subject.training_batches()
-        if self.train_images == "augmented":
+        if augmented:
             batches = subject.augmented_batches(run.seed)
         wd = subject.weight_decay if self.weight_decay is None else self.weight_decay
         planes, path = self.planes_around(subject.model, batches, run)

@@ -26,7 +26,7 @@ from visprism.core.statistics import mean_interval
 from visprism.estimates.answers import POINTS
 from visprism.estimates.estimated import Number, mean, paired_proportion, stacked
 from visprism.estimates.findings import Finding
-from visprism.estimates.text import points_text, selection_text, text_of
+from visprism.estimates.text import number_of, points_text, selection_text, text_of
 from visprism.loss.directions import difference
 from visprism.loss.objective import cross_entropy
 from visprism.loss.planes import State
@@ -72,12 +72,14 @@ class LinearPaths(Curve):
             inner = rows[1:-1]
             top = int(inner[self.barrier[inner].argmax()])
             statistics = f"; BatchNorm {self.batch_norm}" * bool(self.batch_norm)
+            known = bool(np.isfinite(self.barrier[top].low))
+            over = f"; intervals over {self.units_text}" if known else f"; {self.units_text}"
             yield (
-                f"linear path to {name}: largest barrier of {len(inner)} points "
-                f"{text_of(self.barrier[top], '.3f')} nats at {self.position[top]:.2g}, "
+                f"linear path to {name}: largest barrier of {number_of(len(inner), 'point')} "
+                f"{text_of(self.barrier[top], 'z.3f')} nats at {self.position[top]:.2g}, "
                 f"accuracy there {self.accuracy[top]:.1%} (ends {self.accuracy[rows[0]]:.1%} "
-                f"and {self.accuracy[rows[-1]]:.1%}){statistics}; intervals over "
-                f"{self.units_text}{selection_text(len(inner))}"
+                f"and {self.accuracy[rows[-1]]:.1%}){statistics}{over}"
+                f"{selection_text(len(inner))}"
             )
 
 

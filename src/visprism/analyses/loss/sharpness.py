@@ -26,6 +26,7 @@ from visprism.drawing.style import FAINT, INK
 from visprism.estimates import questions
 from visprism.estimates.eigenvalues import heavy_tailed
 from visprism.estimates.estimated import stacked
+from visprism.estimates.text import number_of
 from visprism.loss.objective import Objective
 from visprism.loss.update_rules import sam_step
 from visprism.table.result import Result, Texts, column, estimate, result_type, scalar
@@ -88,7 +89,7 @@ class LossIncrease(Result):
     @property
     def units_text(self) -> str:
         """The mini-batches that the interval is over, and the images."""
-        return f"{self.batches} mini-batches of {self.images_text}"
+        return f"{number_of(self.batches, 'mini-batch')}, {self.images_text}"
 
 
 def _gaussian_losses(

@@ -73,7 +73,7 @@ def trajectory(
     """
     if len(snapshots) < _MIN_SNAPSHOTS:
         raise InputError(
-            f"snapshots must be at least {_MIN_SNAPSHOTS}, in the order of training, got "
+            f"checkpoints must be at least {_MIN_SNAPSHOTS}, in the order of training, got "
             f"{len(snapshots)}"
         )
     parameters = parameters_of(model)

@@ -39,7 +39,7 @@ from visprism.estimates.calibration_error import Bins, calibration_error
 from visprism.estimates.estimated import Estimated, Number, mean, proportion, stacked
 from visprism.estimates.findings import Finding, at_chance, chance_findings
 from visprism.estimates.text import missing_text, text_of
-from visprism.passes.averaged import MonteCarloDropout
+from visprism.passes.averaged import MonteCarloDropout, dropout_modules
 from visprism.passes.outcomes import Outcomes, outcomes, outcomes_of
 from visprism.passes.predict import predict
 from visprism.passes.predictions import Predictions
@@ -286,6 +286,13 @@ class Calibration(Analysis):
         if subject.preprocessing is None or not len(consistency):
             return (consistency,)  # pixels are not known
         return consistency, differing_pictures(consistency, subject.pixels_of)
+
+    def inapplicable(self, subject: Subject) -> str | None:
+        """Several samples of a model without dropout."""
+        reason = super().inapplicable(subject)
+        if reason is None and self.samples > 1 and not dropout_modules(subject.model):
+            return "samples above 1 need a model with dropout"
+        return reason
 
     def cost(self, subject: Subject) -> Cost:
         """One pass per sample."""

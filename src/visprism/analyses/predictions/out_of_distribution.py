@@ -13,6 +13,7 @@ under two or more correlated receiver operating characteristic curves.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
+from math import inf
 from typing import Any, ClassVar, Literal
 
 import numpy as np
@@ -174,6 +175,14 @@ class OutOfDistribution(Analysis):
             provenance=test.provenance,
         )
         return (detection,)
+
+    def inapplicable(self, subject: Subject) -> str | None:
+        """With fewer images to fit than neighbors."""
+        fitted = min(len(subject.training_images), subject.limit or inf)
+        if subject.training_images is subject.images:
+            fitted //= 2
+        few = f"{self.neighbors} neighbors need as many images to fit, got {fitted}"
+        return super().inapplicable(subject) or (few if fitted < self.neighbors else None)
 
     @classmethod
     def content(cls, options: Mapping[str, Any]) -> list[str]:

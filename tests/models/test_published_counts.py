@@ -1,4 +1,4 @@
-"""Parameters of the zoo's CNNs, against counts taken from the code of Park and Kim (2022).
+"""Parameters of the zoo's networks: published counts, most of the code of Park and Kim (2022).
 
 Those for images of 32x32 have 100 classes, those for 224x224 have 1000.
 """
@@ -69,3 +69,47 @@ def test_a_table_for_each_head_adds_so_many_more(name, counts):
     more = sum(n * (heads - 1) for n, heads in zip(msas, HEADS, strict=True))
     assert count(f"{name}_32", num_classes=100) == counts[0] + more * (2 * 4 - 1) ** 2
     assert count(f"{name}_224") == counts[1] + more * (2 * 7 - 1) ** 2
+
+
+# Parameters, counted by running the code of Park and Kim (2022); for 100 classes at 32 pixels.
+SIZES = {
+    "vit_tiny_patch2_32": 5_403_172,
+    "vit_small_patch2_32": 21_423_076,
+    "vit_tiny_patch16_224": 5_710_504,
+    "pit_tiny_patch2_32": 4_576_740,
+    "pit_tiny_224": 4_841_576,
+    "pit_xs_224": 10_610_344,  # with an MLP of 4x width in the last stage
+    "pit_small_224": 23_449_096,
+    "mixer_tiny_patch2_32": 4_769_636,
+    "mixer_small_patch2_32": 17_925_732,
+    "mixer_tiny_patch16_224": 5_071_112,
+    "conv_vit_tiny_patch2_32": 5_402_788,
+    "conv_vit_tiny_patch16_224": 5_710_120,
+    "swin_tiny_patch4_window7_224": 28_288_354,  # the official one, as are these
+    "deit_tiny_patch16_224": 5_910_800,
+    "deit_base_patch16_224": 87_338_192,
+}
+
+
+@pytest.mark.parametrize(("name", "size"), SIZES.items())
+def test_has_the_published_number_of_parameters(name, size):
+    classes = 100 if name.endswith("_32") else 1000
+    assert count(name, num_classes=classes) == size
+
+
+@pytest.mark.parametrize(
+    ("name", "classes", "window", "size"),
+    [
+        ("swin_tiny_patch1_window4_32", 100, 4, 27_551_728),
+        ("swin_small_patch4_window7_224", 1000, 7, 49_531_360),
+    ],
+)
+def test_swin_differs_from_that_of_the_study_by_what_is_known(name, classes, window, size):
+    """Theirs shares one bias among heads, and merges by biased convolutions without norms."""
+    depths = (2, 2, 18, 2) if "small" in name else (2, 2, 6, 2)
+    heads = (3, 6, 12, 24)
+    biases = sum(d * (h - 1) for d, h in zip(depths, heads, strict=True))
+    embedding = 2 * 96
+    merging = sum(2 * 4 * width - 2 * width for width in (96, 192, 384))
+    expected = size + biases * (2 * window - 1) ** 2 + embedding + merging
+    assert count(name, num_classes=classes, qkv_bias=False) == expected
