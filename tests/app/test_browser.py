@@ -15,7 +15,8 @@ from accessibility import Checker
 from torch import nn
 
 import visprism as vp
-from visprism import Monitor
+from visprism import ANALYSES, Monitor
+from visprism.core.options import options_of
 
 playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
 
@@ -134,11 +135,11 @@ def test_the_form_as_it_is_plans_starts_resumes_and_completes(app, page):
 def test_studies_outlive_their_server_and_processes_do_not(app, page):
     page.goto(app.address)
     page.wait_for_selector("form[data-ready]")
-    page.locator(".model input").first.fill("timm:no_such_model")
+    page.locator(".model input").first.fill("resnet20?num_classes=-1")
     page.click("button[type=submit]")
     page.wait_for_selector("#study")
     wait_for_state(page, "failed")
-    assert "unknown model" in page.inner_text("#reason")
+    assert "num_classes must be" in page.inner_text("#reason")
 
     start_study(page, app, "killed")
     page.wait_for_selector("#finished:not([hidden])")
@@ -148,7 +149,7 @@ def test_studies_outlive_their_server_and_processes_do_not(app, page):
     _wait_for_the_end_of(children)
     app.start()
     page.goto(app.address)
-    page.wait_for_selector("#studies .failed >> text=unknown model")
+    page.wait_for_selector("#studies .failed >> text=num_classes must be")
     page.click("text=killed")
     wait_for_state(page, "interrupted")
     page.click("#resume")
@@ -314,6 +315,26 @@ def test_pages_fit_a_narrow_window_and_start_is_in_view(app, page):
         page.wait_for_selector(ready)
         assert page.evaluate("document.documentElement.scrollWidth") <= 390
         assert not Checker(page.content()).problems  # what scripts made included
+
+
+def test_options_show_the_values_of_the_effort_until_they_are_changed(app, page):
+    page.goto(app.address)
+    page.wait_for_selector("form[data-ready]")
+    page.click("text=Choose analyses")
+    page.click("text=Uploads and settings")
+    page.locator(".one", has_text="adversarial").locator("summary").click()
+    steps, restarts = (
+        page.locator(f"[data-analysis=adversarial][data-option={name}]")
+        for name in ("steps", "restarts")
+    )
+    restarts.fill("3")
+    shown = {}
+    for effort in ("quick", "standard", "full"):
+        page.select_option("[name=effort]", effort)
+        shown[effort] = steps.input_value()
+        assert restarts.input_value() == "3"
+    by_effort = options_of(ANALYSES["adversarial"])["steps"].info.by_effort
+    assert shown == {e: str(by_effort.get(e, 10)) for e in shown}
 
 
 def test_many_models_are_drawn_at_any_two_quantities(page, tmp_path):

@@ -13,6 +13,8 @@ import pytest
 import torch
 from app_cases import RESNET, VIT
 
+from visprism import ANALYSES
+from visprism.app.forms import form_options
 from visprism.app.settings import Settings
 from visprism.cli import main
 
@@ -115,7 +117,23 @@ def test_requests_larger_than_the_limit_are_refused(client):
         assert client.post(path, content=content, headers=headers).status_code == 413
 
 
-FILES = {"analyses": ["trajectory"], "options": {"trajectory": {"checkpoints": "/etc/passwd"}}}
+NAMES_FILES = {
+    "trajectory": "checkpoints",
+    "intrinsic-dimension": "features",
+    "out-of-distribution": "ood_data",
+    "distribution-shift": "sets",
+}
+
+
+def test_no_option_of_the_app_takes_a_name_of_a_file_or_of_data():
+    free = {
+        (name, option.name)
+        for name in ANALYSES
+        for option in form_options(ANALYSES[name]).values()
+        if option.choices is None and option.metavar not in {"N", "X", "N,...", "X,..."}
+        if option.type is not bool
+    }
+    assert free == {("density", "parameters"), ("hessian", "parameters")}  # patterns of names
 
 
 @pytest.mark.parametrize(
@@ -127,12 +145,29 @@ FILES = {"analyses": ["trajectory"], "options": {"trajectory": {"checkpoints": "
             for data in ("folder:/etc", "folder:.", "cifar10", "")
         ),
         *(
-            ({"data": data}, "must be what the form sends: Expected `str`")
-            for data in (None, [])
+            ({"data": data}, f"data must be a text, got {what}")
+            for data, what in ((None, "null"), ([], "a list"))
         ),
-        (FILES, "has no option 'checkpoints' in the app"),
+        *(
+            (
+                {"analyses": [name], "options": {name: {option: "/etc/passwd"}}},
+                f"has no option '{option}' in the app",
+            )
+            for name, option in NAMES_FILES.items()
+        ),
         *(({"minutes": minutes}, "") for minutes in (1e9, -1, "1")),
-        *(({"limit": limit}, "") for limit in (0, 10**12)),
+        ({"limit": 0}, "limit must be an integer >= 1"),
+        ({"limit": 1.5}, "limit must be an integer, got a number"),
+        ({"limit": 10**12}, "limit must be an integer <= 100000"),
+        *(
+            ({"models": [{"name": name}]}, sentence)
+            for name, sentence in (
+                ("resnet99.shapes", "unknown pretrained weights 'resnet99.shapes'"),
+                ("resnet20.shapes?depth=3", "takes no argument 'depth'"),
+                ("timm:no_such_model", "unknown model"),
+                ("torchvision:no_such_model", "unknown model"),
+            )
+        ),
         *(({"title": title}, "") for title in ("x" * 500, {"a": 1})),
         *(({"analyses": names}, "") for names in ("anatomy", [], ["../x"])),
         *(({"options": {"fourier": {name: "x"}}}, "") for name in ("profile", "__class__")),

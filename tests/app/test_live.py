@@ -180,6 +180,26 @@ def test_the_pool_holds_a_model_once_and_drops_the_oldest(tmp_path):
     assert list(pool._specimens) == [("resnet20.shapes", "shapes", None)]
 
 
+def test_a_second_data_set_gives_what_a_pool_of_its_own_gives(tmp_path):
+    Image.fromarray(np.arange(40 * 48 * 3, dtype=np.uint8).reshape(40, 48, 3)).save(
+        tmp_path / "photo.png"
+    )
+    other = f"folder:{tmp_path}"
+    settings = Settings(tmp_path / "workspace", data=("shapes", other))
+    pool = Pool(settings)
+    for data in ("shapes", other):
+        shown = {**RESNET, "data": data}
+        both = pool.specimen(shown), Pool(settings).specimen(shown)
+        names, logits = zip(
+            *((s.subject.name, s.logits(s.normalized(s.pixels([0])))) for s in both),
+            strict=True,
+        )
+        assert names[0] == names[1]
+        torch.testing.assert_close(*logits)
+    models = [s.anatomy.model for s in pool._specimens.values()]
+    assert models[0] is models[1]
+
+
 def pixels_of(address):
     content = base64.b64decode(address.removeprefix("data:image/png;base64,"))
     return torch.from_numpy(np.array(Image.open(io.BytesIO(content)))).permute(2, 0, 1)

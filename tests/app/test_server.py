@@ -2,6 +2,7 @@
 
 import asyncio
 import html
+import os
 import re
 import time
 from functools import partial
@@ -20,6 +21,7 @@ from visprism.app.renderer import Renderer
 from visprism.app.server import Server
 from visprism.app.settings import Settings, studies_in
 from visprism.app.uploads import store_image
+from visprism.core.files import lock_folder
 
 
 def test_forms_offer_every_analysis_with_its_options_and_presets_of_them(client):
@@ -34,9 +36,10 @@ def test_forms_offer_every_analysis_with_its_options_and_presets_of_them(client)
         declared = form_options(ANALYSES[analysis["name"]])
         assert [o["name"] for o in analysis["options"]] == list(declared)
         for option in analysis["options"]:
-            default = declared[option["name"]].default
-            text = option["default"]  # which the form leaves out where it is not changed
-            assert (declared[option["name"]].parse(text) if text else ()) == default
+            for effort, text in option["defaults"].items():  # not sent where it is not changed
+                (used,) = ANALYSES.chosen(analysis["name"], effort=effort)
+                value = declared[option["name"]].parse(text) if text else ()
+                assert value == getattr(used, option["name"])
 
 
 def test_every_page_and_file_of_a_page_is_answered_and_breaks_no_rule_of_accessibility(client):
@@ -160,6 +163,17 @@ def test_given_studies_are_read_only_and_a_training_is_not_said_to_run(tmp_path)
     server = Server(Settings(tmp_path / "workspace", studies=studies))
     states = {s["name"]: (s["state"], s["resumable"]) for s in server.library.listing()}
     assert states == {"given": ("complete", False), "run": ("watched", False)}
+
+
+def test_a_study_that_another_process_measures_is_not_interrupted(tmp_path):
+    folder = tmp_path / "given"
+    folder.mkdir()
+    (folder / "study.json").write_text('{"format": 2, "header": {}, "entries": {}}')
+    library = Server(Settings(tmp_path / "workspace", studies=[folder])).library
+    lock = lock_folder(folder, "out")
+    assert library.state("given")["state"] == "running elsewhere"
+    os.close(lock)
+    assert library.state("given")["state"] == "interrupted"
 
 
 def _until(condition, seconds=120):

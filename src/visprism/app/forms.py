@@ -1,5 +1,6 @@
 """Forms: what they offer, and the study that one asks for, checked and safe to run."""
 
+import re
 from collections.abc import Iterable, Mapping
 from functools import cache
 from pathlib import Path
@@ -11,9 +12,10 @@ from visprism.analyses.base import ANALYSES, Needs
 from visprism.analyses.predictions.bands import BAND_CENTERS
 from visprism.app.settings import Settings
 from visprism.core.errors import InputError
-from visprism.core.options import Effort, Option, options_of
+from visprism.core.options import EFFORTS, Effort, Option, options_of
 from visprism.core.registry import suggestion
 from visprism.images.corruptions.corrupt import CORRUPTIONS
+from visprism.models.loading import check_model
 from visprism.models.sources import stored_model_name
 from visprism.models.spec import ModelSpec
 
@@ -75,7 +77,14 @@ def stated(kind: Any, values: Any) -> Any:
     try:
         return msgspec.convert(values, kind)
     except (ValueError, RecursionError) as error:
-        raise InputError(f"a request must be what the form sends: {error}") from error
+        parts = re.fullmatch(r"Expected (.*) - at `\$\.(.*)`", str(error))
+        if parts is None:
+            raise InputError(f"a request must be what the form sends: {error}") from error
+        what = re.sub(r"`(\w+)( \| null)?`", lambda k: _NOUNS.get(k[1], k[1]), parts[1])
+        raise InputError(f"{parts[2]} must be {what}") from error
+
+
+_NOUNS = {"int": "an integer", "float": "a number", "str": "a text", "array": "a list"}
 
 
 def named(form: Form, settings: Settings) -> Named:
@@ -118,6 +127,7 @@ def model_name(model: ModelForm, settings: Settings) -> str:
             "name must be a model of the zoo, timm or torchvision, with numbers, flags "
             f"and words as options, got {name!r}. Choose a checkpoint from the list."
         )
+    check_model(name)
     return f"{name}@{files[checkpoint]}" if checkpoint else name
 
 
@@ -148,11 +158,11 @@ def parsed_analyses(
 
 
 def form_options(analysis: type) -> dict[str, Option]:
-    """The options of an analysis without those that name files."""
+    """The options of an analysis without those that name files or data."""
     return {
         name: declared
         for name, declared in options_of(analysis).items()
-        if "Path" not in str(declared.type)
+        if not declared.names_files
     }
 
 
@@ -199,18 +209,26 @@ def _analysis(name: str) -> dict[str, Any]:
 
 
 def _option(declared: Option) -> dict[str, Any]:
-    value, choices = declared.default, declared.choices
+    choices = declared.choices
     if declared.metavar.endswith(",..."):  # several of them, separated by commas
         choices = None
-    values = value if isinstance(value, tuple | list) else (value,)
     return {
         "name": declared.name,
         "help": declared.help,
         "constraint": declared.constraint,
         "type": "flag" if declared.type is bool else "text",
         "choices": None if choices is None else list(map(str, choices)),
-        "default": "none" if value is None else ",".join(map(str, values)),
+        "defaults": {
+            effort: _text(declared.info.by_effort.get(effort, declared.default))
+            for effort in EFFORTS
+        },
     }
+
+
+def _text(value: Any) -> str:
+    """A value as `Option.parse` reads it."""
+    values = value if isinstance(value, tuple | list) else (value,)
+    return "none" if value is None else ",".join(map(str, values))
 
 
 def _models() -> dict[str, list[str]]:

@@ -16,7 +16,7 @@ import msgspec
 from visprism.app.forms import Form, Named, named, stated
 from visprism.app.settings import REQUEST, Settings
 from visprism.core.errors import InputError, OutputError, printable
-from visprism.core.files import read_json, slug, write_text
+from visprism.core.files import is_locked, read_json, slug, write_text
 from visprism.study.steps import steps_of_run
 from visprism.study.store import INDEX, read_index
 
@@ -198,6 +198,8 @@ class Library:
         stored = {**empty, "started": None, "progress": None, **_stored_state(folder)}
         if reason := _stored_reason(folder):
             stored.update(state="failed", reason=reason)
+        if stored["state"] == "interrupted" and is_locked(folder):
+            stored.update(state="running elsewhere", reason="", followed=True)
         return stored
 
     async def followed(self, name: str) -> AsyncIterator[dict[str, Any]]:

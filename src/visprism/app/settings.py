@@ -77,7 +77,7 @@ class Settings:
         """Names of data sets for `examine`, by what a form shows."""
         uploads = sorted(p for p in self.uploaded_images.glob("*") if p.is_dir())
         return {name: name for name in self.data} | {
-            f"uploaded: {folder.name}": f"folder:{folder.resolve()}" for folder in uploads
+            f"uploaded: {folder.name}": f"folder:{folder}" for folder in uploads
         }
 
     def checkpoint_files(self) -> Mapping[str, Path]:

@@ -199,6 +199,23 @@ def lock_folder(folder: Path, name: str) -> int | None:
     return descriptor
 
 
+def is_locked(folder: Path) -> bool:
+    """Whether a process has locked a folder; see `lock_folder`."""
+    if fcntl is None:
+        return False
+    try:
+        descriptor = os.open(folder, os.O_RDONLY)
+    except OSError:  # a folder of somebody else
+        return False
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)  # others may look as well
+    except OSError as error:
+        return isinstance(error, BlockingIOError)
+    finally:
+        os.close(descriptor)
+    return False
+
+
 _MOST_JSON = 2**26  # bytes; an index of a million images has a tenth of that
 
 

@@ -29,6 +29,7 @@ class OptionInfo:
     below: Bound = None  # every value is smaller
     # Values in a study of another effort than "standard", whose value is the default.
     by_effort: Mapping[str, Any] = field(default_factory=dict)
+    names_data: bool = False  # values are names of data, which may be folders
 
 
 @dataclass(frozen=True)
@@ -45,6 +46,11 @@ class Option:
         """The values of a `Literal`, also of a tuple of them; None for other types."""
         kind = _element(_without_none(self.type))
         return get_args(kind) if get_origin(kind) is Literal else None
+
+    @property
+    def names_files(self) -> bool:
+        """Whether values name files or data, as only Python and the command line may."""
+        return self.info.names_data or _element(_without_none(self.type)) is Path
 
     @property
     def help(self) -> str:
@@ -178,10 +184,13 @@ def option(
     below: Bound = None,
     quick: Any = None,
     full: Any = None,
+    names_data: bool = False,
 ) -> Any:
     """A dataclass field that is an option; `help` is a noun phrase with its unit.
 
     `quick` and `full` are its values in studies of these efforts, if not the default.
+    Values that name a file have the type `Path`; those that name data state `names_data`. The
+    app has no such options.
 
     Example::
 
@@ -189,7 +198,7 @@ def option(
     """
     efforts = {"quick": quick, "full": full}
     by_effort = {effort: v for effort, v in efforts.items() if v is not None}
-    info = OptionInfo(help, minimum, above, maximum, below, by_effort)
+    info = OptionInfo(help, minimum, above, maximum, below, by_effort, names_data)
     return field(default=default, metadata={"option": info})
 
 

@@ -18,7 +18,7 @@ from visprism.models.author_checkpoints import from_authors
 from visprism.models.checkpoints import load_state, read_metadata
 from visprism.models.data_configs import states_preprocessing
 from visprism.models.pretrained import default_card, with_pretrained_weights
-from visprism.models.sources import RANDOM, SOURCES, stored_model_name
+from visprism.models.sources import RANDOM, SOURCES, check_listed, stored_model_name
 from visprism.models.spec import ModelSpec
 from visprism.models.state_dicts import read_state_dict
 
@@ -89,6 +89,13 @@ def load_model(text: str, *, pretrained: bool | None = None, seed: int = 0) -> L
         preprocessing_stated=stated,
         recipe=stored.recipe,
     )
+
+
+def check_model(text: str) -> None:
+    """Raise if there is no such model or weights, without building it; see `check_listed`."""
+    spec = with_pretrained_weights(ModelSpec.parse(text), pretrained=False)
+    arguments = {name: value for name, value in spec.arguments.items() if name != "output"}
+    check_listed(replace(spec, arguments=arguments))
 
 
 @dataclass(frozen=True)

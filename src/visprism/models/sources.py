@@ -4,6 +4,7 @@ A builder takes a `ModelSpec` and whether to ask for pretrained weights. It retu
 its `Preprocessing`, and a phrase for its weights (empty where only the user knows).
 """
 
+import inspect
 import logging
 import re
 import sys
@@ -121,6 +122,24 @@ def names_elsewhere() -> list[str]:
     return [f"timm:{n}" for n in timm.list_models()] + [f"torchvision:{n}" for n in torchvision]
 
 
+def check_listed(spec: ModelSpec) -> None:
+    """Raise if the zoo, timm or torchvision lists no such model, or the zoo no such option."""
+    import timm
+    from torchvision import models
+
+    match spec.source:
+        case "timm" if not timm.is_model(spec.name):
+            raise unknown_model(spec, [f"timm:{name}" for name in timm.list_models()])
+        case "torchvision" if spec.name not in (names := models.list_models(module=models)):
+            raise unknown_model(spec, [f"torchvision:{name}" for name in names])
+        case "zoo" if spec.name not in MODELS:
+            raise unknown_model(spec, [*MODELS, *names_elsewhere()])
+        case "zoo":
+            build = MODELS[spec.name]
+            with explain_unknown_argument(spec, build):
+                inspect.signature(build).bind(**spec.arguments)
+
+
 def _timm(spec: ModelSpec, *, pretrained: bool) -> Built:
     import timm
 
@@ -134,9 +153,8 @@ def _timm(spec: ModelSpec, *, pretrained: bool) -> Built:
             f"{spec.text} must be a name of timm. A repository of the Hugging Face Hub is "
             f"hf:{name}, and timm:hf-hub:{name} if it holds a model of timm."
         )
-    elif not timm.is_model(name):
-        raise unknown_model(spec, [f"timm:{name}" for name in timm.list_models()])
     else:
+        check_listed(spec)
         config = timm.get_pretrained_cfg(name)
         tag = config.tag if config else ""
         pretrained = pretrained and bool(config and config.has_weights)
@@ -161,9 +179,7 @@ def _architecture_of(repository: str) -> str:
 def _torchvision(spec: ModelSpec, *, pretrained: bool) -> Built:
     from torchvision import models
 
-    names = models.list_models(module=models)
-    if spec.name not in names:
-        raise unknown_model(spec, [f"torchvision:{name}" for name in names])
+    check_listed(spec)
     _check_architecture_only(spec)
     weights = models.get_model_weights(spec.name)["DEFAULT"] if pretrained else None
     explained = explain_unknown_argument(spec, models.get_model_builder(spec.name))
@@ -358,10 +374,8 @@ def _image_processor(source: str, *, trust_remote_code: bool) -> Mapping[str, An
 
 
 def _zoo(spec: ModelSpec, *, pretrained: bool) -> Built:
-    if spec.name not in MODELS:
-        raise unknown_model(spec, [*MODELS, *names_elsewhere()])
-    with explain_unknown_argument(spec, MODELS[spec.name]):
-        model = MODELS[spec.name](**spec.arguments)
+    check_listed(spec)
+    model = MODELS[spec.name](**spec.arguments)
     side = image_size(spec.name)
     default = Preprocessing((side, side), *NORMALIZATIONS["none"], stated=False)
     return model, from_attributes(model, spec.arguments, default=default), RANDOM

@@ -125,10 +125,11 @@ def explain_unknown_argument(spec: ModelSpec, builder: Callable[..., Any]) -> It
     try:
         yield
     except TypeError as error:
-        parts = re.match(r"(\w+)(?:\.__init__)?\(\) got an unexpected .*? '(\w+)'", str(error))
+        called = r"(?:(\w+)(?:\.__init__)?\(\) )?"  # not named where a signature is bound
+        parts = re.match(called + r"got an unexpected .*? '(\w+)'", str(error))
         if parts is None or parts[2] not in spec.arguments:
             raise
-        owner = getattr(sys.modules[builder.__module__], parts[1], builder)
+        owner = getattr(sys.modules[builder.__module__], parts[1] or "", builder)
         taken = [k for k in inspect.signature(owner).parameters if not k.startswith("_")]
         close = difflib.get_close_matches(parts[2], taken, cutoff=0.7)
         remedy = (

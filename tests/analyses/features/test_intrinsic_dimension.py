@@ -56,7 +56,7 @@ def test_a_study_writes_a_file_for_each_model_with_the_place_of_each_row(tmp_pat
         anatomy = vp.dissect(StemAndHead().eval(), torch.zeros(2, 3, 8, 8))
         batches = [(torch.randn(24, 3, 8, 8), torch.arange(24) % 3)]
     features = pooled_features(anatomy, batches, pooling="mean", run=vp.Run())
-    analysis = vp.IntrinsicDimension(features=str(tmp_path / "f.safetensors"))
+    analysis = vp.IntrinsicDimension(features=tmp_path / "f.safetensors")
     study = vp.examine({"net": anatomy.model}, batches, analyses=[analysis])
     result = study["net"]["intrinsic-dimension"]
     stored = load_file(tmp_path / "f.net.safetensors")

@@ -98,7 +98,7 @@ class IntrinsicDimension(Analysis):
     pooling: Literal["mean", "class", "both"] = option(
         "mean", "features of an image: mean over the grid, class tokens, or both"
     )
-    features: str | None = option(None, "file to write the pooled features to, as safetensors")
+    features: Path | None = option(None, "file to write the pooled features to, as safetensors")
 
     def measure(self, subject: Subject, run: Run) -> Sequence[Result]:
         """Pool the features, estimate the dimension, and write the file.
@@ -123,7 +123,7 @@ class IntrinsicDimension(Analysis):
         if self.features is not None:
             positions = subject.images.positions[: len(pooled)]
             name = "".join(c if c.isalnum() or c in "._-" else "_" for c in subject.name)
-            stem = self.features.removesuffix(".safetensors")
+            stem = str(self.features).removesuffix(".safetensors")
             save_features(pooled, positions, Path(f"{stem}.{name}.safetensors"))
         return (result,)
 

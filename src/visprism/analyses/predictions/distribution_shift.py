@@ -156,6 +156,7 @@ class DistributionShift(Analysis):
         (),
         "stored sets in the form of DATA, such as imagenet_r:DIR; imagenet_c:DIR stands for "
         "each of its corruptions and severities",
+        names_data=True,
     )
 
     def measure(self, subject: Subject, run: Run) -> Sequence[Result]:

@@ -127,9 +127,11 @@ class OutOfDistribution(Analysis):
         ),
     )
 
-    ood_data: str | None = option(None, "out-of-distribution images, in the form of DATA")
+    ood_data: str | None = option(
+        None, "out-of-distribution images, in the form of DATA", names_data=True
+    )
     ood_split: str | None = option(
-        None, "split of ood_data; none: test if it has one, else all images"
+        None, "split of ood_data; none: test if it has one, else all images", names_data=True
     )
     pooling: Literal["mean", "class", "both"] = option(
         "mean", "features of an image: mean over the grid, class tokens, or both"

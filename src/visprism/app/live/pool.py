@@ -12,7 +12,7 @@ from jaxtyping import Float, UInt8
 from torch import Tensor
 
 from visprism.analyses.subject import Subject
-from visprism.analyses.subjects import DataOptions, candidates_of, subjects_of
+from visprism.analyses.subjects import Candidate, DataOptions, candidates_of, subjects_of
 from visprism.anatomy.blocks.anatomy import Anatomy
 from visprism.anatomy.blocks.attention import attentions
 from visprism.anatomy.run.ablations import Ablation, block_ablations
@@ -36,6 +36,7 @@ _MOST_MACS = 20e9  # of one image: about a second on two cores
 class Specimen:
     """A model with the images that a panel shows it."""
 
+    candidate: Candidate
     subject: Subject
     class_names: Sequence[str]
 
@@ -127,8 +128,8 @@ class Pool:
         return specimen
 
     def _loaded(self, name: str, data: str, pretrained: bool | None) -> Specimen:
-        candidates = candidates_of(self._model(name, pretrained), pretrained=pretrained)
-        size = sum(map(_bytes, (c.model for c in candidates.values())))
+        candidate = self._candidate(name, pretrained)
+        size = _bytes(candidate.model)
         most = self.settings.limits.model_bytes
         if size > most:
             raise InputError(
@@ -137,9 +138,14 @@ class Pool:
             )
         options = DataOptions(limit=self.settings.limits.live_images)
         (subject,) = subjects_of(
-            candidates, data, None, options, preprocessing=None, run=DEFAULT_RUN
+            {candidate.label: candidate},
+            data,
+            None,
+            options,
+            preprocessing=None,
+            run=DEFAULT_RUN,
         )
-        specimen = Specimen(subject, _class_names(name, subject))
+        specimen = Specimen(candidate, subject, _class_names(name, subject))
         if specimen.macs > _MOST_MACS:
             raise InputError(
                 f"model must have at most {_MOST_MACS:.0e} multiply-accumulates for live "
@@ -147,12 +153,13 @@ class Pool:
             )
         return specimen
 
-    def _model(self, name: str, pretrained: bool | None) -> Any:
-        """The model itself where another data set has it already, otherwise its name."""
+    def _candidate(self, name: str, pretrained: bool | None) -> Candidate:
+        """The model, once for all data sets."""
         for (other, _, weights), specimen in self._specimens.items():
             if (other, weights) == (name, pretrained):
-                return specimen.anatomy
-        return name
+                return specimen.candidate
+        (candidate,) = candidates_of(name, pretrained=pretrained).values()
+        return candidate
 
     def _used(self) -> int:
         models = {id(s.anatomy.model): s.anatomy.model for s in self._specimens.values()}

@@ -17,15 +17,18 @@ const setUpForm = async (form) => {
   find("#add-model").addEventListener("click", () => find("input", addModel()).focus());
 
   const list = find("#analyses");
+  const controls = []; // of options, with their values by effort
   let group = "";
   for (const analysis of catalog.analyses) {
     if (analysis.group !== group) list.append(make("h2", {}, (group = analysis.group)));
     const options = analysis.options.map((option) => {
-      const shared = { "data-analysis": analysis.name, "data-option": option.name, "data-default": option.default };
+      const shared = { "data-analysis": analysis.name, "data-option": option.name };
       const values = option.type === "flag" ? ["True", "False"] : option.choices;
       const control = values
-        ? make("select", shared, ...values.map((value) => make("option", { selected: value === option.default }, value)))
-        : make("input", { ...shared, value: option.default, title: option.constraint });
+        ? make("select", shared, ...values.map((value) => make("option", {}, value)))
+        : make("input", { ...shared, title: option.constraint });
+      control.dataset.default = control.value;
+      controls.push([control, option.defaults]);
       return make("label", { class: "option" }, `${option.name.replaceAll("_", " ")}: ${option.help}`, control);
     });
     list.append(make("div", { class: "one" },
@@ -47,12 +50,21 @@ const setUpForm = async (form) => {
     tell();
   });
   choosePreset();
+  const chooseEffort = () => {
+    for (const [control, defaults] of controls) {
+      const changed = control.value !== control.dataset.default;
+      control.dataset.default = defaults[form.elements.effort.value];
+      if (!changed) control.value = control.dataset.default;
+    }
+  };
+  form.elements.effort.addEventListener("change", chooseEffort);
+  chooseEffort();
 
   const request = () => {
     const number = (name) => (form.elements[name].value === "" ? null : Number(form.elements[name].value));
     const analyses = chosen();
     const options = {};
-    for (const control of all("[data-option]", form)) {
+    for (const [control] of controls) {
       const { analysis, option } = control.dataset;
       if (control.value !== control.dataset.default && analyses.includes(analysis)) (options[analysis] ??= {})[option] = control.value;
     }
@@ -87,6 +99,7 @@ const setUpForm = async (form) => {
     for (const select of all(".model select")) { select.append(make("option", {}, checkpoint)); select.hidden = false; }
     find("select", [...all(".model")].at(-1)).value = checkpoint;
   }));
+  find("[type=submit]", form).disabled = false;
   form.dataset.ready = "yes";
 };
 
@@ -171,6 +184,7 @@ const setUpStudy = (box) => {
     find("#reason").hidden = !state.reason;
     find("#reason").textContent = state.reason;
     find("#progress").hidden = !active;
+    find("#exports").hidden = !state.finished.length;
     const { started, progress } = state;
     find("#doing").textContent = state.state === "waiting" ? "Waiting for another study to end."
       : started ? `${started.analyses.join(", ")} of ${started.model}, ${started.images} images` : "Loading and timing the models.";
