@@ -79,7 +79,7 @@ def load_model(text: str, *, pretrained: bool | None = None, seed: int = 0) -> L
     stated = spec.source != "file" or stored.preprocessing is not None
     stated = stated or states_preprocessing(model, spec.arguments)
     if stated:
-        setattr(model, "preprocessing", preprocessing)  # the module itself states it
+        model.preprocessing = preprocessing  # pyrefly: ignore (the module states it itself)
     return LoadedModel(
         model.eval(),
         preprocessing,
