@@ -9,6 +9,7 @@ import pytest
 from internals import frame_of, paper_style, render_figure, settle_layout
 from matplotlib import pyplot
 from matplotlib.figure import Figure
+from matplotlib.ticker import FuncFormatter
 from PIL import Image
 
 from visprism import InputError, panel, plot, save_figure
@@ -51,6 +52,31 @@ def test_one_color_means_one_value_in_all_models():
     images = [ax.imshow(scale * np.eye(2)) for scale, ax in enumerate(figure.subplots(1, 2), 1)]
     shapes.value_bar(figure, [image.axes for image in images])
     assert [image.get_clim() for image in images] == [(0, 2), (0, 2)]
+
+
+NAMED = """attacks class_accuracy confusions corruption_errors cues distribution_shift
+kind_ablations kind_summary robustness sharpness stability"""
+
+
+@pytest.mark.parametrize("name", NAMED.split())
+def test_names_on_an_axis_are_those_of_its_model_whatever_their_order(made, name):
+    first = made[name]
+    if name == "attacks":  # those of one size have names
+        first = first.select(first.epsilon == first.epsilon[0])
+    second = first.select(np.arange(len(first))[::-1])
+    axes = panel({"A": first, "B": second}).axes
+    for result, ax in zip((first, second), axes, strict=False):
+        assert names_of(ax) == names_of(panel([result]).axes[0])
+        assert any(names_of(ax))
+
+
+def names_of(ax):
+    """Places and names of the ticks of each axis that has names."""
+    return [
+        (places := axis.get_majorticklocs().tolist(), form.format_ticks(places))
+        for axis in (ax.xaxis, ax.yaxis)
+        if isinstance(form := axis.get_major_formatter(), FuncFormatter)
+    ]
 
 
 def test_the_protocol_is_in_the_file(made):
