@@ -70,6 +70,24 @@ def test_names_on_an_axis_are_those_of_its_model_whatever_their_order(made, name
         assert any(names_of(ax))
 
 
+@pytest.mark.parametrize(("name", "column"), [("hessian_curves", "density"), ("rings", "rise")])
+def test_an_axis_that_models_share_holds_the_values_of_the_second(made, name, column):
+    small = made[name]
+    large = replace(small, **{column: 3 * np.asarray(getattr(small, column))})
+    for first, second in ((small, large), (large, small)):
+        low, high = panel({"A": first, "B": second}).axes[1].get_ylim()
+        assert low <= 0
+        assert high >= getattr(large, column).max()
+
+
+def test_the_linear_part_of_a_shared_axis_is_below_the_smallest_eigenvalue_of_all(made):
+    first = made["hessian_curves"]
+    second = replace(first, value=first.value / 100)
+    for results in ([first, second], [second, first]):
+        transform = panel(results).axes[0].xaxis.get_transform()
+        assert transform.linthresh == pytest.approx(0.01)
+
+
 def names_of(ax):
     """Places and names of the ticks of each axis that has names."""
     return [

@@ -205,12 +205,11 @@ def _(result: Rings, ax: Axes) -> Axes:
         legend(ax, fontsize="x-small", frameon=False, handlelength=3.2)
     infos, norm = Rings.infos(), result.normalization
     label = f"{infos['radius'].label} ({norm}-normalized)" if norm != "none" else "Distance r"
-    if result.classes > 1:  # beyond, a loss depends on the scale of the logits
-        top = _CUT * float(np.log(result.classes))
-        ax.set_ylim(top=min(top, ax.get_ylim()[1]))
-    bottom, top = ax.get_ylim()
-    lowest = min(0.0, float(np.min(result.rise))) - 0.04 * top
-    ax.set_ylim(bottom=max(bottom, lowest))  # intervals of few pairs end far below 0
+    # The vertical axis, which models share, ends where a loss depends on the scale of the
+    # logits, and at 0: intervals of few pairs end far below.
+    most = _CUT * float(np.log(result.classes)) if result.classes > 1 else np.inf
+    lowest, highest = ax.dataLim.intervaly
+    ax.dataLim.intervaly = max(lowest, min(0.0, np.min(result.rise))), min(highest, most)
     ax.set(xlabel=label, ylabel=infos["rise"].heading, xlim=(0, None))
     return ax
 
