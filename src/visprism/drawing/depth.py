@@ -157,9 +157,10 @@ def stages(ax: Axes, result: Result) -> None:
 def from_zero(ax: Axes) -> None:
     """Let the vertical axis begin at 0, for sizes; its end still follows what is drawn.
 
-    A fixed limit would cut what another model shows on axes that share theirs.
+    It ends at 1 where that is the largest value, as of fractions. A fixed limit would cut what
+    another model shows on axes that share theirs.
     """
-    ax.axhline(0, linewidth=0, label="_zero").sticky_edges.y.append(0)
+    ax.axhline(0, linewidth=0, label="_zero").sticky_edges.y.extend((0, 1))
 
 
 def kinds_key(figure: Figure | Axes, axes: Sequence[Axes]) -> None:
