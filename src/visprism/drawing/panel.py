@@ -35,7 +35,7 @@ def panel(
             titles are the models of the provenance.
         width: "column" for 3.3 inches and "page" for 6.9, as two-column venues have them;
             None for what the number of models asks for.
-        **options: of the figure, as `plot` takes them.
+        **options: of the figure, as `plot` takes them; a mapping has one for each name.
     """
     return _side_by_side(results, Figure, width, options)[0]
 
@@ -95,7 +95,8 @@ def _side_by_side(
             unused.remove()
         for i, (ax, result, name) in enumerate(zip(axes, results, names, strict=True)):
             ax.set_gid(model_axes(name))
-            draw_on(result, ax, **options)
+            own = {k: v.get(name) if isinstance(v, Mapping) else v for k, v in options.items()}
+            draw_on(result, ax, **own)
             if i % columns:
                 ax.set_ylabel("")
             if i + columns < len(results):

@@ -261,11 +261,12 @@ class Landscape(Analysis):
             "random and filter-normalized, with frozen BatchNorm statistics. The bold contour "
             "is chance level, log(classes); beyond it, in gray, predictions are worse than a "
             "guess, and the loss grows with the scale of the logits. Compare models by the "
-            "increase on circles, not by the look of a surface.",
+            "increase on circles, not by the look of a surface. Checkpoints are points on a "
+            "line, in their order.",
             figures={
-                "": {},
+                "": {"path": Projection},
                 "slices": {"view": "slices"},
-                "accuracy": {"quantity": "accuracy"},
+                "accuracy": {"quantity": "accuracy", "path": Projection},
             },
             table=False,
         ),
