@@ -11,7 +11,7 @@ from matplotlib.layout_engine import ConstrainedLayoutEngine
 
 from visprism.core.errors import InputError
 from visprism.drawing.registry import draw_on, frame_of, plot
-from visprism.drawing.style import model_axes, paper_style
+from visprism.drawing.style import model_axes, paper_style, shared_axis
 from visprism.drawing.text import caption, set_titles
 from visprism.table.result import Result
 
@@ -95,6 +95,8 @@ def _side_by_side(
             unused.remove()
         for i, (ax, result, name) in enumerate(zip(axes, results, names, strict=True)):
             ax.set_gid(model_axes(name))
+            if frame.share and not i % columns:
+                ax.yaxis.set_gid(shared_axis(name))
             own = {k: v.get(name) if isinstance(v, Mapping) else v for k, v in options.items()}
             draw_on(result, ax, **own)
             if i % columns:
