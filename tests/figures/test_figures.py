@@ -78,3 +78,8 @@ def test_values_without_a_logarithm_can_be_drawn(made, nothing):
     figure = panel([empty])
     render_formats(figure, ["svg", "png"])
     assert figure.axes[0].get_yscale() == "linear"
+
+
+def test_the_axis_of_error_rates_is_within_0_and_1(made):
+    wrong = replace(made["risk_coverage"], risk=np.ones(len(made["risk_coverage"])))
+    assert panel([wrong]).axes[0].get_ylim() == (0, 1)

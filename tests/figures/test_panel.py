@@ -9,6 +9,7 @@ import pytest
 from internals import frame_of, paper_style, render_figure, settle_layout
 from matplotlib import pyplot
 from matplotlib.figure import Figure
+from matplotlib.ticker import FuncFormatter
 from PIL import Image
 
 from visprism import InputError, panel, plot, save_figure
@@ -51,6 +52,49 @@ def test_one_color_means_one_value_in_all_models():
     images = [ax.imshow(scale * np.eye(2)) for scale, ax in enumerate(figure.subplots(1, 2), 1)]
     shapes.value_bar(figure, [image.axes for image in images])
     assert [image.get_clim() for image in images] == [(0, 2), (0, 2)]
+
+
+NAMED = """attacks class_accuracy confusions corruption_errors cues distribution_shift
+kind_ablations kind_summary robustness sharpness stability"""
+
+
+@pytest.mark.parametrize("name", NAMED.split())
+def test_names_on_an_axis_are_those_of_its_model_whatever_their_order(made, name):
+    first = made[name]
+    if name == "attacks":  # those of one size have names
+        first = first.select(first.epsilon == first.epsilon[0])
+    second = first.select(np.arange(len(first))[::-1])
+    axes = panel({"A": first, "B": second}).axes
+    for result, ax in zip((first, second), axes, strict=False):
+        assert names_of(ax) == names_of(panel([result]).axes[0])
+        assert any(names_of(ax))
+
+
+@pytest.mark.parametrize(("name", "column"), [("hessian_curves", "density"), ("rings", "rise")])
+def test_an_axis_that_models_share_holds_the_values_of_the_second(made, name, column):
+    small = made[name]
+    large = replace(small, **{column: 3 * np.asarray(getattr(small, column))})
+    for first, second in ((small, large), (large, small)):
+        low, high = panel({"A": first, "B": second}).axes[1].get_ylim()
+        assert low <= 0
+        assert high >= getattr(large, column).max()
+
+
+def test_the_linear_part_of_a_shared_axis_is_below_the_smallest_eigenvalue_of_all(made):
+    first = made["hessian_curves"]
+    second = replace(first, value=first.value / 100)
+    for results in ([first, second], [second, first]):
+        transform = panel(results).axes[0].xaxis.get_transform()
+        assert transform.linthresh == pytest.approx(0.01)
+
+
+def names_of(ax):
+    """Places and names of the ticks of each axis that has names."""
+    return [
+        (places := axis.get_majorticklocs().tolist(), form.format_ticks(places))
+        for axis in (ax.xaxis, ax.yaxis)
+        if isinstance(form := axis.get_major_formatter(), FuncFormatter)
+    ]
 
 
 def test_the_protocol_is_in_the_file(made):

@@ -81,6 +81,21 @@ def test_every_section_has_its_title_text_findings_and_figures(page):
 
 
 @pytest.mark.usefixtures("undrawn")
+def test_a_page_has_no_words_about_what_it_does_not_show(make, tmp_path):
+    study = make.study_of()
+    replace(study, entries=study.entries[:1]).to_html(tmp_path / "x.html")
+    page = (tmp_path / "x.html").read_text()
+    assert "Each bar is a block." in page  # of a section that has no figure, of its table
+    assert 'id="terms"' not in page
+    assert 'href="#terms"' not in page
+    study.to_html(tmp_path / "x.html")
+    page = (tmp_path / "x.html").read_text()
+    assert "Each point is a block." not in page  # of a figure that is not drawn
+    assert 'id="terms"' in page
+    assert 'href="#terms"' in page
+
+
+@pytest.mark.usefixtures("undrawn")
 def test_many_models_are_rows_of_a_table_that_can_be_sorted(tmp_path):
     specs = {f"net{n}": "vit_pico_patch4_32?img_size=8&depth=1" for n in range(1, 6)}
     models = {name: load_model(spec) for name, spec in specs.items()}

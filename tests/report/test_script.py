@@ -51,6 +51,8 @@ PROBE = """
   const box = document.querySelector('input[data-show="a"]');
   box.click();
   seen.hidden = [visible("a"), visible("b")];
+  const [axis] = all("svg .off .shared");
+  seen.axis = [axis.closest(".off"), axis].map((node) => getComputedStyle(node).visibility);
   document.querySelector('input[data-show="b"]').click();
   seen.last = visible("b");
   document.querySelector("svg [data-tip]").dispatchEvent(
@@ -169,6 +171,7 @@ def test_a_reader_sorts_marks_hides_and_downloads(seen):
     assert seen["selected"] == [["a", "attn2"]] * 2
 
     assert seen["hidden"] == [False, True]
+    assert seen["axis"] == ["hidden", "visible"]  # the model that is left shares it
     assert seen["last"]  # the last model cannot be hidden
     assert seen["tip"].startswith("stem · conv · ")
 

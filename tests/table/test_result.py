@@ -76,6 +76,8 @@ def test_the_notebook_form_is_bounded_and_escaped(result):
     assert "88 more rows in <code>to_pandas()</code>" in html
     assert "<script>" not in html
     assert "Temperature (°C)" in result._repr_html_()
+    pixels = replace(result, town=np.array(["0f" * 10_000, "f0"]))  # as those of pictures
+    assert len(pixels._repr_html_()) < 1000
     wide = variances()
     assert wide._repr_html_().count("<th>") == len(wide.columns())
     assert set(wide.to_pandas().columns) == set(wide.columns())

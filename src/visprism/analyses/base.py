@@ -115,7 +115,8 @@ class Section:
     title: str
     text: str  # what the figure shows and how to read it; two or three plain sentences
     # Ending of a figure's file name, after a hyphen -> options of the figure; the first is the
-    # main one; empty: the result has no figure.
+    # main one; empty: the result has no figure. In a report an option that is a type of result
+    # is the model's result of that type, if there is one.
     figures: Mapping[str, Mapping[str, Any]] = field(default_factory=lambda: {"": {}})
     table: bool = True  # whether the report shows the rows
 

@@ -34,7 +34,13 @@ def color_bar(
     mappable = mappable or ScalarMappable(scale, colors)
     whole: Any = axes[0].get_figure() if isinstance(figure, Axes) else figure
     bar = whole.colorbar(
-        mappable, ax=list(axes), label=label, aspect=aspect, pad=pad, **options
+        mappable,
+        ax=list(axes),
+        label=label,
+        aspect=aspect,
+        pad=pad,
+        panchor=False,  # the axes stay in the middle of their room
+        **options,
     )
     bar.outline.set_visible(False)
     return bar

@@ -41,19 +41,20 @@ def against_depth(ax: Axes, result: PerBlock, quantity: str) -> Axes:
 
     A block's span reaches from the depth of the block before it to its own, so that the slope
     inside the span is the change across the block. Attention is gray, subsampling blue.
-    Parallel streams have separate lines and no spans.
+    Parallel streams have separate lines and no spans; nor has a network of attention only.
     """
-    if np.any(result.stream):  # spans of parallel streams would overlap
+    attentions = np.char.find(result.kind, "attention") >= 0
+    if np.any(result.stream) or attentions.all():  # spans would overlap, or be one
         return points(ax, result, quantity)
     before = result.depth[:1]
-    for start, end, kind, subsampling in zip(
+    for start, end, attends, subsampling in zip(
         np.concatenate([before, result.depth[:-1]]),
         result.depth,
-        result.kind,
+        attentions,
         result.subsampling,
         strict=True,
     ):
-        attention = "attention span" if "attention" in kind else None
+        attention = "attention span" if attends else None
         shade = "subsampling span" if subsampling else attention
         if shade and end > start:
             ax.axvspan(start, end, color=SHADES[shade], linewidth=0, zorder=0, label=shade)
@@ -156,9 +157,10 @@ def stages(ax: Axes, result: Result) -> None:
 def from_zero(ax: Axes) -> None:
     """Let the vertical axis begin at 0, for sizes; its end still follows what is drawn.
 
-    A fixed limit would cut what another model shows on axes that share theirs.
+    It ends at 1 where that is the largest value, as of fractions. A fixed limit would cut what
+    another model shows on axes that share theirs.
     """
-    ax.axhline(0, linewidth=0, label="_zero").sticky_edges.y.append(0)
+    ax.axhline(0, linewidth=0, label="_zero").sticky_edges.y.extend((0, 1))
 
 
 def kinds_key(figure: Figure | Axes, axes: Sequence[Axes]) -> None:

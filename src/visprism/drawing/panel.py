@@ -11,7 +11,7 @@ from matplotlib.layout_engine import ConstrainedLayoutEngine
 
 from visprism.core.errors import InputError
 from visprism.drawing.registry import draw_on, frame_of, plot
-from visprism.drawing.style import model_axes, paper_style
+from visprism.drawing.style import model_axes, paper_style, shared_axis
 from visprism.drawing.text import caption, set_titles
 from visprism.table.result import Result
 
@@ -35,7 +35,7 @@ def panel(
             titles are the models of the provenance.
         width: "column" for 3.3 inches and "page" for 6.9, as two-column venues have them;
             None for what the number of models asks for.
-        **options: of the figure, as `plot` takes them.
+        **options: of the figure, as `plot` takes them; a mapping has one for each name.
     """
     return _side_by_side(results, Figure, width, options)[0]
 
@@ -95,7 +95,10 @@ def _side_by_side(
             unused.remove()
         for i, (ax, result, name) in enumerate(zip(axes, results, names, strict=True)):
             ax.set_gid(model_axes(name))
-            draw_on(result, ax, **options)
+            if frame.share and not i % columns:
+                ax.yaxis.set_gid(shared_axis(name))
+            own = {k: v.get(name) if isinstance(v, Mapping) else v for k, v in options.items()}
+            draw_on(result, ax, **own)
             if i % columns:
                 ax.set_ylabel("")
             if i + columns < len(results):

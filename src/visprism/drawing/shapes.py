@@ -8,7 +8,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.colors import LogNorm, Normalize
 from matplotlib.figure import Figure
-from matplotlib.ticker import PercentFormatter
+from matplotlib.ticker import MaxNLocator, PercentFormatter
 
 from visprism.drawing.color_bars import color_bar, on_grid, side_by_side
 from visprism.drawing.depth import (
@@ -115,6 +115,8 @@ def _(result: BlockMatrix, ax: Axes, *, quantity: str = "") -> Axes:
     for stages, line in ((along, ax.axhline), (across, ax.axvline)):
         for place in np.flatnonzero(np.diff(stages)):
             line(place + 0.5, color="white", linewidth=0.9)
+    for axis in (ax.xaxis, ax.yaxis):
+        axis.set_major_locator(MaxNLocator(integer=True))
     ax.set(xlabel="Block (second of the pair)", ylabel="Block")
     return ax
 
@@ -132,6 +134,8 @@ def _(result: Curve, ax: Axes) -> Axes:
         legend(ax)
     if result.of_fractions:
         ax.yaxis.set_major_formatter(PercentFormatter(1, decimals=None))
+    if result.scale == "zero":
+        from_zero(ax)
     infos = result.infos()
     ax.set(xlabel=infos[result.x_name].heading, ylabel=result.value_info().heading)
     return ax

@@ -41,7 +41,8 @@ SUBSAMPLING_SHADE = "#CFE5F5"
 INK, FAINT, STRIP = "#262626", "#6B6B6B", "#9C9C9C"  # text, small text, small bars
 
 TIP = "tip:"  # what such an identifier begins with in an SVG file
-MODEL = "model:"  # the same for the axes of a model
+MODEL = "model:"  # the same for the axes of a model,
+SHARED = "shared:"  # and for its vertical axis where that is the one of a whole row
 
 SIMILARITY = mpl.colormaps["viridis"]  # perceptually uniform, and in gray from dark to light
 
@@ -147,3 +148,8 @@ def tip(text: str) -> str:
 def model_axes(name: str) -> str:
     """The ``gid`` of axes that show the model of this name."""
     return f"{MODEL}{name}"
+
+
+def shared_axis(name: str) -> str:
+    """The ``gid`` of the vertical axis of a row, on the axes of the model of this name."""
+    return f"{SHARED}{name}"

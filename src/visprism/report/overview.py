@@ -9,7 +9,7 @@ from matplotlib.layout_engine import ConstrainedLayoutEngine
 
 from visprism.drawing.depth import kinds_key
 from visprism.drawing.registry import draw_on
-from visprism.drawing.style import FAINT, model_axes, paper_style
+from visprism.drawing.style import FAINT, model_axes, paper_style, shared_axis
 from visprism.drawing.text import caption, set_titles
 from visprism.table.result import Result
 
@@ -51,6 +51,8 @@ def overview(results: Mapping[str, Sequence[Result]]) -> Figure | None:
             for j, name in enumerate(results):
                 ax = grid[i, j]
                 ax.set_gid(model_axes(name))
+                if not j:
+                    ax.yaxis.set_gid(shared_axis(name))
                 if name in drawable:
                     draw_on(drawable[name], ax, **options)
                     ax.tick_params(labelleft=name == next(n for n in results if n in drawable))

@@ -22,6 +22,7 @@ from visprism.drawing.style import (
     INK,
     KIND_COLORS,
     MODEL,
+    SHARED,
     STRIP,
     SUBSAMPLING_SHADE,
     TIP,
@@ -90,6 +91,7 @@ def inline_svg(
     svg = re.sub(rf'<g id="{TIP}[^"]*"/>', "", svg)  # an artist that has nothing to show
     svg = re.sub(rf'<g id="{TIP}([^"]*)"', tip, svg)
     svg = re.sub(rf'<g id="{MODEL}([^"]*)"', r'<g data-model="\1"', svg)
+    svg = re.sub(rf'<g id="{SHARED}[^"]*"', '<g class="shared"', svg)
     svg = re.sub(r'(\bid="|href="#|url\(#)', rf"\g<1>{prefix}-", svg)
     svg = _COLOR.sub(lambda m: f"var(--{_THEMED[m[0].upper()]}, {m[0]})", svg)
     opening = (

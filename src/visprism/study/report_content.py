@@ -1,7 +1,8 @@
 """What the report shows of a study: its table, its results by section, and what is missing."""
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 from visprism.analyses.base import ANALYSES, Analysis, Needs
 from visprism.analyses.evolution import SECTION as DURING_TRAINING
@@ -151,6 +152,8 @@ def _chapter(
         if of_type:
             anchor = _anchor(analysis.name, kind.identifier, number)
             steps = _steps(study, analysis, kind)
+            figures = {k: _with_results(v, entries) for k, v in section.figures.items()}
+            section = replace(section, figures=figures)
             parts.append(SectionContent(section, anchor, of_type, steps))
     return Chapter(
         analysis,
@@ -160,6 +163,16 @@ def _chapter(
         seconds={label_of(e.models): e.seconds for e in entries},
         files=tuple(name for name in tables if name in files),
     )
+
+
+def _with_results(options: Mapping[str, Any], entries: list[Entry]) -> dict[str, Any]:
+    """The options of a figure, with the results of each model in place of their type."""
+    return {
+        name: {label_of(e.models): r for e in entries for r in e.results if type(r) is value}
+        if isinstance(value, type)
+        else value
+        for name, value in options.items()
+    }
 
 
 def _anchor(analysis: str, identifier: str, number: int) -> str:

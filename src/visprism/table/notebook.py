@@ -9,6 +9,7 @@ import numpy as np
 from visprism.estimates.text import DASH
 
 ROWS = 12  # of the table; `to_pandas` has all of them
+_LONGEST = 80  # characters of a cell, such as of the pixels of a picture
 
 
 def html_table(headings: Iterable[str], columns: Sequence[np.ndarray]) -> str:
@@ -26,4 +27,5 @@ def html_table(headings: Iterable[str], columns: Sequence[np.ndarray]) -> str:
 def _cell(value: object) -> str:
     if isinstance(value, float):
         return DASH if isnan(value) else f"{value:.4g}"
-    return str(value)
+    text = str(value)
+    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…"

@@ -263,10 +263,12 @@ class Curve(Valued):
     """A value as a function of one variable; a row for each point.
 
     A subclass names the variable in `x_name`, and in `series_name` the column that tells
-    several curves apart, if there are several. Figure: lines with 95% intervals.
+    several curves apart, if there are several. `scale` names the vertical axis: "linear", or
+    from "zero". Figure: lines with 95% intervals.
     """
 
     x_name: ClassVar[str] = "x"
+    scale: ClassVar[str] = "linear"
 
     def series(self) -> dict[str, np.ndarray]:
         """Rows of each curve, by its name, in the order of the variable."""

@@ -2,7 +2,9 @@
 
 import numpy as np
 import pytest
+from internals import content_of, drawings
 
+from visprism import Entry, Study
 from visprism.results import HessianSpectrum, LossSurface, Projection
 
 HESSIAN = {"mini_batch": 8, "k": 1}
@@ -49,6 +51,11 @@ def test_the_plane_of_checkpoints_goes_through_two_and_holds_most_of_three(
     # three dimensions, seen from one corner, the plane holds those with the most variance.
     allowed = 1e-5 if number == 2 else 0.3
     assert path.share[:number].sum() == pytest.approx(share, abs=allowed)
+    study = Study(("net",), (Entry(("net",), "landscape", results),))
+    figures = {drawing.stem: drawing for drawing in drawings(content_of(study))}
+    for stem in ("landscape-2", "landscape-2-accuracy"):
+        lines = [line.get_xydata().tolist() for line in figures[stem].draw().axes[0].lines]
+        assert np.stack([path.a, path.b], axis=1).tolist() in lines
 
 
 def test_a_landscape_of_augmented_images_is_another(measured):

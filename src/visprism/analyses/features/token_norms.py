@@ -213,7 +213,8 @@ class TokenNorms(FeatureAnalysis):
             OutlierTokens,
             "Outlier tokens",
             "Each point is a block: the fraction of its grid tokens whose norm exceeds the "
-            "threshold times the median of the same image and block.",
+            "threshold times the median of the same image and block. A model without such "
+            "tokens is not drawn.",
             figures={"": {}, "largest": {"quantity": "largest"}},
         ),
         Section(

@@ -13,6 +13,7 @@ from visprism.analyses.base import ANALYSES, Analysis, Cost, Needs, Section, Siz
 from visprism.analyses.subject import Subject
 from visprism.core.options import option
 from visprism.core.run import Run
+from visprism.drawing.depth import from_zero
 from visprism.drawing.registry import figure
 from visprism.drawing.style import FAINT, KIND_COLORS
 from visprism.loss.hessian_summary import (
@@ -133,10 +134,11 @@ def _(result: HessianCurves, ax: Axes) -> Axes:
         else:
             ax.plot(curve.value, curve.density, color=color, linewidth=1.2)
             ax.fill_between(curve.value, curve.density, color=color, alpha=0.1, lw=0)
-    if len(result):
-        smallest = float(np.abs(result.value).min())
-        ax.set_xscale("symlog", linthresh=smallest, linscale=0.2)
+    if len(result):  # models share the scale, linear below the smallest power of ten of all
+        smallest = 10 ** np.floor(np.log10(np.abs(result.value).min()))
+        other = getattr(ax.xaxis.get_transform(), "linthresh", np.inf)
+        ax.set_xscale("symlog", linthresh=min(smallest, other), linscale=0.5)
     ax.axvline(0, color=FAINT, linewidth=0.6, zorder=0)
-    ax.set_ylim(bottom=0)
+    from_zero(ax)
     ax.set(xlabel=HessianCurves.infos()["value"].label, ylabel="Density per decade")
     return ax

@@ -50,6 +50,8 @@ AXES = {
     "given": ("First direction", "Second direction"),
 }
 _LEVELS = (0.02, 0.05, 0.1, 0.2, 0.5)  # of contour lines, as fractions of log(classes)
+# On the colors of losses, which are the same on a dark page; white and INK are not.
+_LIGHT, _DARK = "ivory", "black"
 _CUT = 2.5  # a slice ends above this many log(classes)
 
 
@@ -92,8 +94,9 @@ def _(
     _contour(ax, rows, quantity, path)
     if pairs > 1:
         which, at = f"pair {pair + 1} of {pairs}", {"xy": (0.98, 0.02), "ha": "right"}
-        box = {"facecolor": "white", "alpha": 0.7, "linewidth": 0, "pad": 1}
-        ax.annotate(which, xycoords="axes fraction", fontsize="x-small", bbox=box, **at)
+        box = {"facecolor": _LIGHT, "alpha": 0.7, "linewidth": 0, "pad": 1}
+        style = {"fontsize": "x-small", "color": _DARK, "bbox": box}
+        ax.annotate(which, xycoords="axes fraction", **style, **at)
     return ax
 
 
@@ -118,12 +121,12 @@ def _contour(ax: Axes, rows: LossSurface, quantity: Quantity, path: Projection |
             inside = np.where(np.isfinite(table), table, np.nanmax(table[np.isfinite(table)]))
         chance = float(np.log(max(2, rows.classes)))
         fine = [f * chance for f in _LEVELS]
-        ax.contour(a, b, inside, levels=fine, colors="white", linewidths=0.4, alpha=0.7)
-        ax.contour(a, b, inside, levels=[chance], colors=INK, linewidths=1.1)
+        ax.contour(a, b, inside, levels=fine, colors=_LIGHT, linewidths=0.4, alpha=0.7)
+        ax.contour(a, b, inside, levels=[chance], colors=_DARK, linewidths=1.1)
     if path is not None:
-        ax.plot(path.a, path.b, color="white", linewidth=2.2, label="_path")
-        ax.plot(path.a, path.b, color=INK, linewidth=0.9, marker="o", markersize=2.2)
-    ax.plot(0, 0, marker="+", color="white", markersize=6, gid=tip("the model's weights"))
+        ax.plot(path.a, path.b, color=_LIGHT, linewidth=2.2, label="_path")
+        ax.plot(path.a, path.b, color=_DARK, linewidth=0.9, marker="o", markersize=2.2)
+    ax.plot(0, 0, marker="+", color=_LIGHT, markersize=6, gid=tip("the model's weights"))
     across, along = AXES[rows.plane]
     ax.set(xlim=(a[0], a[-1]), ylim=(b[0], b[-1]), xlabel=across, ylabel=along)
     ax.set_aspect("equal")
@@ -205,12 +208,11 @@ def _(result: Rings, ax: Axes) -> Axes:
         legend(ax, fontsize="x-small", frameon=False, handlelength=3.2)
     infos, norm = Rings.infos(), result.normalization
     label = f"{infos['radius'].label} ({norm}-normalized)" if norm != "none" else "Distance r"
-    if result.classes > 1:  # beyond, a loss depends on the scale of the logits
-        top = _CUT * float(np.log(result.classes))
-        ax.set_ylim(top=min(top, ax.get_ylim()[1]))
-    bottom, top = ax.get_ylim()
-    lowest = min(0.0, float(np.min(result.rise))) - 0.04 * top
-    ax.set_ylim(bottom=max(bottom, lowest))  # intervals of few pairs end far below 0
+    # The vertical axis, which models share, ends where a loss depends on the scale of the
+    # logits, and at 0: intervals of few pairs end far below.
+    most = _CUT * float(np.log(result.classes)) if result.classes > 1 else np.inf
+    lowest, highest = ax.dataLim.intervaly
+    ax.dataLim.intervaly = max(lowest, min(0.0, np.min(result.rise))), min(highest, most)
     ax.set(xlabel=label, ylabel=infos["rise"].heading, xlim=(0, None))
     return ax
 
@@ -259,11 +261,12 @@ class Landscape(Analysis):
             "random and filter-normalized, with frozen BatchNorm statistics. The bold contour "
             "is chance level, log(classes); beyond it, in gray, predictions are worse than a "
             "guess, and the loss grows with the scale of the logits. Compare models by the "
-            "increase on circles, not by the look of a surface.",
+            "increase on circles, not by the look of a surface. Checkpoints are points on a "
+            "line, in their order.",
             figures={
-                "": {},
+                "": {"path": Projection},
                 "slices": {"view": "slices"},
-                "accuracy": {"quantity": "accuracy"},
+                "accuracy": {"quantity": "accuracy", "path": Projection},
             },
             table=False,
         ),

@@ -327,7 +327,7 @@ _NAMES = {
 _LABELED = {"margin": " (margin)", "dlr": " (DLR)"}  # the cross-entropy is not named
 
 
-@figure(width=2.7, height=2.2)
+@figure(width=2.7, height=2.2, share=False)
 def _(result: RobustAccuracy, ax: Axes) -> Axes:
     """Robust accuracy with its 95% interval against the size of the perturbation.
 

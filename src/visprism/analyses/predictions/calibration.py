@@ -160,6 +160,7 @@ class RiskCoverage(Curve):
 
     value_name: ClassVar[str] = "risk"
     x_name: ClassVar[str] = "coverage"
+    scale: ClassVar[str] = "zero"
 
     coverage: np.ndarray = column(
         "Coverage", "", "fraction of images that are predicted, the most confident first"

@@ -111,7 +111,7 @@ def accuracy_by_class(
     return accuracy, confusions
 
 
-@figure(width=2.8, height=2.6)
+@figure(width=2.8, height=2.6, share=False)
 def _(result: ClassAccuracy, ax: Axes) -> Axes:
     """The classes with the lowest accuracy, at most 20, with their intervals."""
     shown = result.select(np.arange(len(result)) < _MOST)

@@ -269,6 +269,10 @@
       context.stroke();
       const [x, y] = at(ring.reduce((left, p) => (p.x < left.x ? p : left)));
       context.textAlign = "left";
+      context.setLineDash([]);
+      [context.lineWidth, context.lineJoin] = [4, "round"];
+      context.strokeStyle = style.getPropertyValue("--paper"); // around the letters
+      context.strokeText(surface.level.label, x, y - 5);
       context.fillText(surface.level.label, x, y - 5);
     }
   };
