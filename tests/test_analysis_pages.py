@@ -126,6 +126,7 @@ def of_density(names):
 
 def of_calibration(names):
     dropping = torch.nn.Sequential(torch.nn.Dropout(0.1), names["model"])
+    dropping.preprocessing = names["model"].preprocessing
     return {"model": dropping.eval(), "other": names["model"]}
 
 

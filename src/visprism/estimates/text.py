@@ -102,7 +102,7 @@ def missing_text(number: Any, of: str = "") -> str:
 
 def number_of(number: int, noun: str) -> str:
     """A number of things: ``1 corruption``, ``15 corruptions``."""
-    plural = "es" if noun.endswith("ch") else "s"
+    plural = "es" if noun.endswith("batch") else "s"
     return f"{number} {noun}{'' if number == 1 else plural}"
 
 
