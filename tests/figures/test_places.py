@@ -12,6 +12,7 @@ from internals import (
     KIND_COLORS,
     SIMILARITY,
     SUBSAMPLING_SHADE,
+    Estimated,
     color_of,
     loss_scale,
 )
@@ -70,7 +71,8 @@ def test_each_pair_has_the_color_of_its_number(made, ax, quantity):
 def test_a_pair_without_a_defined_number_is_gray(made, ax):
     result = made["similarity"]
     defined = (result.block != "attn") & (result.other != "attn")
-    plot(replace(result, cka=np.where(defined, result.cka, np.nan)), ax)
+    values = Estimated(np.where(defined, result.cka, np.nan))
+    plot(replace(result, cka=values), ax)
     gray = {place for place, color in cells(ax).items() if color[0] == color[1] == color[2]}
     assert gray == {(3, i) for i in range(5)} | {(i, 3) for i in range(5)}
     assert ax.patches[3].get_gid() == "tip:stem · attn · not defined"

@@ -167,7 +167,7 @@ def _(result: Pictures, ax: Axes) -> Axes:
     side_by_side(
         ax,
         pictures,
-        lambda name, _: title(name, width=6.0 / len(pictures), size=7),
+        lambda name, _: title(name, width=6.0 / len(pictures), size=7.0),
         cmap=SIMILARITY,
         label=result.value_info().heading,
         norm=(LogNorm if log else Normalize)(least, most, clip=log),
