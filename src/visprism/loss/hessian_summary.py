@@ -19,7 +19,7 @@ from visprism.estimates.eigenvalues import (
 )
 from visprism.estimates.estimated import stacked
 from visprism.estimates.findings import Finding
-from visprism.estimates.text import missing_text, text_of
+from visprism.estimates.text import missing_text, number_of, text_of
 from visprism.loss.eigenvalues import CONVERGED, RESIDUAL, objective_label, stability_findings
 from visprism.table.result import Result, Texts, column, estimate, result_type, scalar
 
@@ -251,7 +251,7 @@ class HessianSummary(Result):
         few = f", too few for an interval (at least {MIN_BATCHES})" * (batches < MIN_BATCHES)
         yield (
             f"leading Hessian eigenvalues of the {name}: {text_of(nep, '.0%')} are negative "
-            f"(NEP), {positive}; {batches} mini-batch{'es' * (batches != 1)}"
+            f"(NEP), {positive}; {number_of(batches, 'mini-batch')}"
             f"{f' of {size} images' if size else ''}{few}"
         )
         if np.isfinite(self.smallest[0]):

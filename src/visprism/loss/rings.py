@@ -20,7 +20,7 @@ from visprism.estimates import questions
 from visprism.estimates.answers import DIRECTION_PAIRS, FEWEST
 from visprism.estimates.estimated import Number, stacked
 from visprism.estimates.findings import Finding
-from visprism.estimates.text import missing_text, text_of
+from visprism.estimates.text import missing_text, number_of, text_of
 from visprism.loss.double_backward import BatchNorm, check_batch_norm
 from visprism.loss.eigenvalues import objective_label
 from visprism.loss.landscape import BATCH_NORM_LABELS, measure_points
@@ -111,8 +111,9 @@ class Rings(Result):
                 rise = self.rise[row]
                 yield (
                     f"{data} rises by {text_of(rise)} nats at {_DISTANCES[norm]} distance "
-                    f"{self.radius[row]:g}{treatment}; {self.pairs} direction "
-                    f"pair{'s' * (self.pairs > 1)}, {self.images_text}{missing_text(rise)}"
+                    f"{self.radius[row]:g}{treatment}; "
+                    f"{number_of(self.pairs, 'direction pair')}, "
+                    f"{self.images_text}{missing_text(rise)}"
                 )
         yield from self._disagreement()
 
@@ -130,8 +131,8 @@ class Rings(Result):
         text = (
             f"the NLL increase depends on BatchNorm at {beyond} of {len(ratios)} distances, "
             f"most at {self.radius[i]:g} by ratio: {text_of(self.rise[i])} with frozen, "
-            f"{text_of(self.rise[j])} with re-estimated statistics, over {self.pairs} "
-            f"direction pair{'s' * (self.pairs > 1)} and {self.images_text}; a model is "
+            f"{text_of(self.rise[j])} with re-estimated statistics, over "
+            f"{number_of(self.pairs, 'direction pair')} and {self.images_text}; a model is "
             "flatter than another only if it is under both treatments"
         )
         return [Finding(text, code="VP105")]

@@ -22,7 +22,6 @@ from jaxtyping import Float, Int
 from visprism.analyses.base import ANALYSES, Analysis, Cost, Needs, Section, Sizes
 from visprism.analyses.subject import Subject
 from visprism.anatomy.blocks.anatomy import Block
-from visprism.core.errors import InputError
 from visprism.core.options import option
 from visprism.core.run import Run
 from visprism.core.statistics import auroc_interval
@@ -266,10 +265,6 @@ def _distances(
     neighbors: int,
 ) -> Scores:
     """Minus the distance to the k-th nearest fitted image, of features of norm 1."""
-    if neighbors > len(fitted):
-        raise InputError(
-            f"neighbors must be at most {len(fitted)} (images to choose from), got {neighbors}"
-        )
     directions = unit(fitted.astype(np.float64))
     cosines = [unit(part.astype(np.float64)) @ directions.T for part in parts]
     first, second = (np.partition(c, -neighbors, axis=1)[:, -neighbors] for c in cosines)
