@@ -169,7 +169,7 @@ def relief(drops: Layer) -> Layer:
 
     reliefs = []
     for layer in drops.cpu().numpy():
-        even = equalised(np.floor(_box(distances(edges(layer)))))
+        even = equalized(np.floor(_box(distances(edges(layer)))))
         lit = ndimage.correlate(even, _ASLANT, mode="mirror").clip(0, 255)
         reliefs.append(_box(lit).round())
     return torch.from_numpy(np.array(reliefs)).to(drops.device)
@@ -217,7 +217,7 @@ def distances(near: Bool[np.ndarray, "h w"]) -> Float[np.ndarray, "h w"]:
     return far.clip(max=_FARTHEST)
 
 
-def equalised(layer: Float[np.ndarray, "h w"]) -> Float[np.ndarray, "h w"]:
+def equalized(layer: Float[np.ndarray, "h w"]) -> Float[np.ndarray, "h w"]:
     """Histogram equalisation: values by their rank, so that all become about equally frequent.
 
     The lowest value becomes 0 and the highest 255; a layer of one value stays as it is.
