@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 import torch
-from internals import hvp
 from unusual_modules import built
 
 from visprism import Fourier, Objective, Variance, dissect, examine, observe, predict
+from visprism.loss.products import hvp
 
 IMAGES = torch.randn(2, 3, 16, 16, generator=torch.Generator().manual_seed(0))
 

@@ -6,13 +6,10 @@ from copy import deepcopy
 
 import pytest
 import torch
-from internals import (
-    read_checkpoint,
-    write_checkpoint,
-)
 from torch import nn
 
 import visprism as vp
+from visprism.training.checkpointer import read_checkpoint, write_checkpoint
 
 ODD = (None, 3, -1, 1.5, 10**30, True, "x", "\ud800", "\x1b[31m", [], {}, [None], {"a": None})
 NUMBER = 100  # of random changes of bytes

@@ -10,17 +10,13 @@ import pytest
 import torch
 from accelerate import cpu_offload
 from caller_settings import SETTINGS, made
-from internals import (
-    BatchNormOfXla,
-    RankSlice,
-    hvp,
-    settings_of_products,
-    world_size,
-)
 from torch import nn
 from torch.nn.functional import cross_entropy
 
 from visprism import Compute, Fourier, InputError, Objective, examine, predict, processes
+from visprism.core.devices import BatchNormOfXla, settings_of_products
+from visprism.core.processes import RankSlice, world_size
+from visprism.loss.products import hvp
 
 
 @pytest.fixture

@@ -4,12 +4,12 @@ import json
 
 import pytest
 import torch
-from internals import command_parser, help_text
 from torch import nn
 
 import visprism as vp
 from visprism import Result, check_statistic
 from visprism.cli import main
+from visprism.cli.parser import command_parser, help_text
 
 
 @pytest.fixture(autouse=True)

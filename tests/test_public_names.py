@@ -7,10 +7,10 @@ from importlib.metadata import version
 from pathlib import Path
 
 import pytest
-from internals import options_of
 
 import visprism
 from visprism import ANALYSES
+from visprism.core.options import options_of
 from visprism.results import result_types
 
 PROJECT = Path(__file__).parent.parent

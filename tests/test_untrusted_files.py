@@ -19,7 +19,6 @@ from dataclasses import asdict, dataclass
 import numpy as np
 import pytest
 import torch
-from internals import read_recipe, save_alternet
 from torch import nn
 
 from visprism import (
@@ -35,6 +34,8 @@ from visprism import (
     result_type,
     save_checkpoint,
 )
+from visprism.harmonize.alternet import save_alternet
+from visprism.training.recipe import read_recipe
 
 _RUN = "ran"  # the file that an attack would make
 

@@ -10,9 +10,9 @@ from functools import cache
 from pathlib import Path
 
 import pytest
-from internals import commands
 
 import visprism
+from visprism.cli.parser import commands
 
 PACKAGE = Path(visprism.__file__).parent
 PROJECT = PACKAGE.parents[1]

@@ -2,10 +2,10 @@
 
 import pytest
 import torch
-from internals import subject_of
 from torch import nn
 
 import visprism as vp
+from visprism.analyses.subjects import subject_of
 
 IMAGES = torch.rand(24, 3, 32, 32, generator=torch.Generator().manual_seed(0))
 LABELED = [(IMAGES, torch.arange(24) % 10)]

@@ -3,12 +3,13 @@
 import numpy as np
 import pytest
 import torch
-from internals import images_of, picture_columns, subject_of
 from maps import small_vit
 from measurements import DATA, PREPROCESSING, SIDE
 from small_models import seeded
 
 from visprism import ANALYSES, DataOptions, Run
+from visprism.analyses.pictures import picture_columns
+from visprism.analyses.subjects import images_of, subject_of
 from visprism.results import ImagePictures
 
 

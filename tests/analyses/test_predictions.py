@@ -5,12 +5,13 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
-from internals import ordered, subject_of
 from maps import classifier
 from torch import nn
 from torch.utils.data import DataLoader, Dataset, TensorDataset
 
 import visprism as vp
+from visprism.analyses.subjects import subject_of
+from visprism.images.images import ordered
 
 
 def network(seed):

@@ -4,9 +4,10 @@ from dataclasses import fields, is_dataclass
 
 import pytest
 import torch
-from internals import options_of, subject_of
 
 from visprism import ANALYSES
+from visprism.analyses.subjects import subject_of
+from visprism.core.options import options_of
 
 NAMES = list(ANALYSES)
 

@@ -3,11 +3,12 @@
 import numpy as np
 import pytest
 import torch
-from internals import DEFAULT_RUN, candidates_of, subjects_of
 from PIL import Image
 from torch.nn import functional
 
 from visprism import DataOptions, InputError, examine
+from visprism.analyses.subjects import candidates_of, subjects_of
+from visprism.core.run import DEFAULT_RUN
 from visprism.results import HessianSpectrum
 
 SPLITS = {"hessian": "train", "sharpness": "train", "calibration": "test"}

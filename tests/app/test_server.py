@@ -12,7 +12,6 @@ import numpy as np
 import pytest
 from accessibility import Checker
 from app_cases import VIT
-from internals import decode
 from PIL import Image
 
 from visprism import ANALYSES, InputError, Study, load_model, save_checkpoint
@@ -22,6 +21,7 @@ from visprism.app.server import Server
 from visprism.app.settings import Settings, studies_in
 from visprism.app.uploads import store_image
 from visprism.core.files import lock_folder
+from visprism.images.pixels import decode
 
 
 def test_forms_offer_every_analysis_with_its_options_and_presets_of_them(client):

@@ -5,10 +5,11 @@ from pathlib import Path
 
 import pytest
 import torch
-from internals import pretrained_cards, read_catalog
 
 from visprism import MODELS
 from visprism.cli import main
+from visprism.cli.catalog import read_catalog
+from visprism.models.pretrained import pretrained_cards
 
 PROJECT = Path(__file__).parents[2]
 SMALL_VIT = "timm:vit_tiny_patch16_224?img_size=32&patch_size=8&depth=2&num_classes=10"

@@ -1,10 +1,10 @@
 """Laws of the demonstration, with few images."""
 
 import pytest
-from internals import SHIPPED
 
 from visprism import ANALYSES, Study
 from visprism.cli import main
+from visprism.cli.studies import SHIPPED
 
 
 @pytest.fixture(autouse=True)

@@ -3,10 +3,11 @@
 import argparse
 
 import pytest
-from internals import GROUPS, command_parser, commands
 
 from visprism import ANALYSES
+from visprism.analyses.base import GROUPS
 from visprism.cli import parser
+from visprism.cli.parser import command_parser, commands
 
 COMMANDS = [name for name in commands() if name != "sparsity"]
 

@@ -5,11 +5,12 @@ import json
 import pytest
 import torch
 import yaml
-from internals import STUDY_FILE, parse
 from torch import nn
 
 import visprism as vp
 from visprism.cli import main
+from visprism.cli.parser import parse
+from visprism.study.study_file import STUDY_FILE
 
 TEXT = """
 models:

@@ -5,11 +5,12 @@ import sys
 
 import pytest
 import torch
-from internals import Checkpointer, read_state_dict
 from PIL import Image
 
 from visprism import Result, load_data, read_metadata
 from visprism.cli import main
+from visprism.models.state_dicts import read_state_dict
+from visprism.training.checkpointer import Checkpointer
 
 TINY = [
     "--data", "shapes", "--model", "resnet20", "--limit", "40", "--set", "batch_size=20",

@@ -8,8 +8,9 @@ import sys
 
 import numpy as np
 import pytest
-from internals import read_checkpoint, valid_checkpoint
 from PIL import Image
+
+from visprism.training.checkpointer import read_checkpoint, valid_checkpoint
 
 IMAGES, BATCH = 24, 4
 STEPS = IMAGES // BATCH

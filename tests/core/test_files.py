@@ -3,7 +3,8 @@
 from pathlib import Path
 
 import pytest
-from internals import atomic_write, output_folder, write_text
+
+from visprism.core.files import atomic_write, output_folder, write_text
 
 OLD = {"page.html": "old", "figures/a.png": "old a", "figures/b.png": "old b", "mine": "user's"}
 NEW = {"page.html": "new", "figures/a.png": "new a", "table.md": "new", "deep/x/y.npz": "new y"}

@@ -5,9 +5,9 @@ from pathlib import Path
 from typing import Literal
 
 import pytest
-from internals import check_options, options_of
 
 from visprism import InputError, option
+from visprism.core.options import check_options, options_of
 
 
 @dataclass(frozen=True)

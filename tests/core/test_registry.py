@@ -3,9 +3,9 @@
 from importlib.metadata import EntryPoint
 
 import pytest
-from internals import Registry, load_plugins
 
 from visprism.core import registry as module
+from visprism.core.registry import Registry, load_plugins
 
 
 @pytest.fixture

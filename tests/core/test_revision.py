@@ -3,7 +3,8 @@
 import subprocess
 
 import pytest
-from internals import revision
+
+from visprism.core.provenance import revision
 
 
 @pytest.fixture

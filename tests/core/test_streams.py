@@ -1,7 +1,8 @@
 """Laws of random streams (src/visprism/core/run.py)."""
 
 import torch
-from internals import stream
+
+from visprism.core.run import stream
 
 
 def draw(*use):

@@ -5,11 +5,10 @@ from dataclasses import fields
 
 import numpy as np
 import pytest
-from internals import Bins, calibration_error
 from scipy import stats
 
 from visprism.core.statistics import NORMAL_95, wilson
-from visprism.estimates.calibration_error import _absolute_deviation
+from visprism.estimates.calibration_error import Bins, _absolute_deviation, calibration_error
 
 
 def sample(generator: np.random.Generator, images: int, gap: float):

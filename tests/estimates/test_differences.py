@@ -2,10 +2,10 @@
 
 import numpy as np
 import pytest
-from internals import difference
 from scipy import stats
 
 from visprism import Answer
+from visprism.estimates.answers import difference
 
 
 def answer(values, **options):

@@ -4,10 +4,10 @@ import re
 from pathlib import Path
 
 import pytest
-from internals import CODES
 
 import visprism
 from visprism import Answer
+from visprism.estimates.findings import CODES
 
 PACKAGE = Path(visprism.__file__).parent
 PAGE = (PACKAGE.parents[1] / "docs" / "findings.md").read_text(encoding="utf-8")

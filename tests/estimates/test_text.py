@@ -1,7 +1,8 @@
 """Laws of the text of numbers (src/visprism/estimates/text.py)."""
 
 import pytest
-from internals import interval_text
+
+from visprism.estimates.text import interval_text
 
 NAN = float("nan")
 

@@ -3,8 +3,9 @@
 from dataclasses import replace
 
 import pytest
-from internals import at_chance
 from scipy.stats import binomtest
+
+from visprism.estimates.findings import at_chance
 
 
 @pytest.mark.parametrize("correct", [0, 33, 34, 100])

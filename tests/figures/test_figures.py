@@ -5,10 +5,12 @@ from dataclasses import dataclass, replace
 import matplotlib as mpl
 import numpy as np
 import pytest
-from internals import Estimated, frame_of, load_figures, render_formats
 from matplotlib import pyplot
 
 from visprism import InputError, Result, figure, panel, plot
+from visprism.drawing.registry import frame_of, load_figures
+from visprism.drawing.save import render_formats
+from visprism.estimates.estimated import Estimated
 
 
 def test_every_figure_is_tried_here(made):

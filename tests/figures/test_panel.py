@@ -6,7 +6,6 @@ from io import BytesIO
 import matplotlib as mpl
 import numpy as np
 import pytest
-from internals import frame_of, paper_style, render_figure, settle_layout
 from matplotlib import pyplot
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter
@@ -14,6 +13,9 @@ from PIL import Image
 
 from visprism import InputError, panel, plot, save_figure
 from visprism.drawing import shapes
+from visprism.drawing.registry import frame_of
+from visprism.drawing.save import render_figure, settle_layout
+from visprism.drawing.style import paper_style
 
 
 def models(result, number):

@@ -5,22 +5,21 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
-from internals import (
-    ATTENTION_SHADE,
-    CHANCE_POSITION,
-    FAINT,
-    KIND_COLORS,
-    SIMILARITY,
-    SUBSAMPLING_SHADE,
-    Estimated,
-    color_of,
-    loss_scale,
-)
 from matplotlib.colors import to_hex
 from matplotlib.patches import Rectangle
 
 import visprism as vp
 from visprism import plot
+from visprism.drawing.losses import CHANCE_POSITION, loss_scale
+from visprism.drawing.style import (
+    ATTENTION_SHADE,
+    FAINT,
+    KIND_COLORS,
+    SIMILARITY,
+    SUBSAMPLING_SHADE,
+    color_of,
+)
+from visprism.estimates.estimated import Estimated
 
 
 def bars(ax, label):

@@ -2,7 +2,8 @@
 
 import pytest
 import torch
-from internals import stream
+
+from visprism.core.run import stream
 
 
 @pytest.fixture

@@ -5,9 +5,9 @@ import sys
 
 import pytest
 import torch
-from internals import save_alternet
 
 from visprism import InputError, MSAConfig, harmonize_model, load_model, read_metadata
+from visprism.harmonize.alternet import save_alternet
 
 
 @pytest.fixture

@@ -7,19 +7,15 @@ import pytest
 import timm
 import torch
 import torchvision
-from internals import (
-    MSABlock,
-    PostActMSABlock,
-    PreActBasic,
-    alter_resnet,
-    preact_resnet,
-    select_blocks,
-)
 from small_models import Residual
 from timm.layers import LayerNorm2d
 from torch import nn
 
 from visprism import InputError, conv_blocks, dissect, harmonize_model, load_model
+from visprism.harmonize.blocks import select_blocks
+from visprism.models.layers.residual_blocks import MSABlock, PostActMSABlock, PreActBasic
+from visprism.models.zoo.alter_resnet import alter_resnet
+from visprism.models.zoo.preact_resnet import preact_resnet
 
 
 def timms(name, **arguments):

@@ -5,12 +5,13 @@ from collections import OrderedDict
 
 import numpy as np
 import pytest
-from internals import is_significant, paired_gain
 from scipy.stats import ttest_rel
 from torch import nn
 from torchvision.models.resnet import BasicBlock
 
 from visprism import InputError, Run, search_replacements
+from visprism.harmonize.replacement_search import paired_gain
+from visprism.harmonize.search import is_significant
 from visprism.results import ReplacementSearch
 
 

@@ -6,12 +6,13 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
-from internals import Mix, cut, draw_mix, mixed, shifted, soft, stream
 from timm.data import Mixup
 from torchvision.transforms import RandomCrop
 from torchvision.transforms import functional as F  # noqa: N812
 
 import visprism as vp
+from visprism.core.run import stream
+from visprism.images.augmented import Mix, cut, draw_mix, mixed, shifted, soft
 
 SMALL = vp.Preprocessing((32, 32), mean=(0.5, 0.5, 0.5), std=(0.25, 0.25, 0.25))
 RAW = replace(SMALL, mean=(0.0,) * 3, std=(1.0,) * 3)

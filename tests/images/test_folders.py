@@ -3,12 +3,12 @@
 import shutil
 
 import pytest
-from internals import NO_CLASS
 from PIL import Image
 from timm.data import ImageNetInfo
 from torchvision.datasets import ImageFolder
 
 from visprism import InputError, load_data
+from visprism.images.image_set import NO_CLASS
 
 
 @pytest.fixture

@@ -2,10 +2,10 @@
 
 import numpy as np
 import pytest
-from internals import NO_CLASS, balanced, held_out
 from PIL import Image
 
 from visprism import ImageSet, load_data, statistics, stratified
+from visprism.images.image_set import NO_CLASS, balanced, held_out
 
 
 @pytest.mark.parametrize("limit", [2, 14, 30])

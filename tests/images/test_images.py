@@ -6,16 +6,11 @@ import time
 import numpy as np
 import pytest
 import torch
-from internals import (
-    center_crop,
-    normalized,
-    ordered,
-    tensor_images,
-    to_pixels,
-)
 from PIL import Image
 
 from visprism import Batches, ImageSet, InputError, Preprocessing, batches
+from visprism.images.images import ordered, tensor_images, to_pixels
+from visprism.images.pixels import center_crop, normalized
 
 WAY = Preprocessing((4, 4), mean=(0.5, 0.4, 0.3), std=(0.25, 0.2, 0.3))
 PLAIN = {"mean": (0.0,) * 3, "std": (1.0,) * 3}

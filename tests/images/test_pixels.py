@@ -7,8 +7,9 @@ from io import BytesIO
 
 import numpy as np
 import pytest
-from internals import decode, fault, to_rgb
 from PIL import Image
+
+from visprism.images.pixels import decode, fault, to_rgb
 
 GRAY = np.array([[0, 51], [102, 255]], np.uint8)
 

@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 import torch
-from internals import SILHOUETTES, TEXTURES
 
 from visprism import Preprocessing, in_memory, load_data
+from visprism.images.shapes import SILHOUETTES, TEXTURES
 
 
 def pixels(images, positions):

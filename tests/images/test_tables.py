@@ -14,10 +14,10 @@ from types import SimpleNamespace
 
 import pyarrow as pa
 import pytest
-from internals import ordered
 from pyarrow import parquet
 
 from visprism import InputError, load_data
+from visprism.images.images import ordered
 
 LABELS, PETS = (0, 1, 1, 0, 1), ("cat", "dog")
 

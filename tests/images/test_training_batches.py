@@ -4,10 +4,10 @@ from dataclasses import replace
 
 import pytest
 import torch
-from internals import STRONG, STRONG_LARGE
 
 import visprism as vp
 from visprism import Augmentation, InputError, Preprocessing
+from visprism.images.augmentation import STRONG, STRONG_LARGE
 
 WAY = Preprocessing((16, 24), mean=(0.5, 0.4, 0.3), std=(0.25, 0.2, 0.3))
 SETTINGS = {

@@ -2,10 +2,11 @@
 
 import pytest
 import torch
-from internals import stream
 from landscape_cases import Small, random_images, trained
 from torch import nn
 from torch.nn import functional
+
+from visprism.core.run import stream
 
 
 class Attention(nn.Module):

@@ -2,10 +2,10 @@
 
 import pytest
 import torch
-from internals import gaussian
 from torch import nn
 
 from visprism import InputError, plane_along, principal_plane, random_planes
+from visprism.loss.directions import gaussian
 
 
 class Network(nn.Module):

@@ -5,11 +5,12 @@ The evidence is torch's double backward of formulas, in float64.
 
 import pytest
 import torch
-from internals import differentiable, stream
 from torch import nn
 from torch.nn import functional
 
 from visprism import Objective
+from visprism.core.run import stream
+from visprism.loss.double_backward import differentiable
 
 FORMULAS = {
     "silu": lambda x: x / (1 + (-x).exp()),

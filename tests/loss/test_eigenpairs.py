@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 import torch
-from internals import stream
 
+from visprism.core.run import stream
 from visprism.loss.krylov import Request
 from visprism.loss.krylov import eigenpairs as eigenpairs_of
 

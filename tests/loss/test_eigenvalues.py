@@ -3,7 +3,6 @@
 import numpy as np
 import pytest
 import torch
-from internals import Products, stream
 from scipy.sparse.linalg import LinearOperator, eigsh
 from small_models import hugging_face_config, seeded
 from torch.nn import functional
@@ -11,6 +10,8 @@ from torchvision.models import VisionTransformer
 from transformers import ViTForImageClassification
 
 import visprism as vp
+from visprism.core.run import stream
+from visprism.loss.products import Products
 
 
 @pytest.fixture

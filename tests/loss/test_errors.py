@@ -2,7 +2,6 @@
 
 import pytest
 import torch
-from internals import hvp
 from torch import nn
 from torch.nn import functional
 
@@ -13,6 +12,7 @@ from visprism import (
     Run,
     landscape,
 )
+from visprism.loss.products import hvp
 
 
 @pytest.mark.parametrize(

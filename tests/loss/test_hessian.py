@@ -5,10 +5,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
-from internals import Products
 from torch import nn
 
 from visprism import Objective, dissect, hessian_by_block, hessian_spectrum, top_eigenvalues
+from visprism.loss.products import Products
 
 
 @pytest.fixture

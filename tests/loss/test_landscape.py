@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 import timm
 import torch
-from internals import reestimate
 from landscape_cases import least_squares, random_images, squares
 from scipy import stats
 from small_models import hugging_face_config
@@ -17,6 +16,7 @@ from torch.optim.swa_utils import update_bn
 from transformers import ViTForImageClassification
 
 import visprism as vp
+from visprism.loss.points import reestimate
 
 
 def moved(model, plane, a, b):

@@ -5,12 +5,13 @@ import copy
 import numpy as np
 import pytest
 import torch
-from internals import Products, hvp, stream
 from torch import nn
 from torch.nn import functional
 from unusual_modules import built
 
 from visprism import Objective, dissect, receptive_field
+from visprism.core.run import stream
+from visprism.loss.products import Products, hvp
 
 
 def dense(model, images, targets, names=None):

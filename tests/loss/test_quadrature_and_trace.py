@@ -3,7 +3,9 @@
 import numpy as np
 import pytest
 import torch
-from internals import hutchinson, hutchpp, quadrature, stream
+
+from visprism.core.run import stream
+from visprism.loss.density import hutchinson, hutchpp, quadrature
 
 
 @pytest.fixture

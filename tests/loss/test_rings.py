@@ -2,11 +2,13 @@
 
 import numpy as np
 import pytest
-from internals import crossed_mean, difference, stacked
 from landscape_cases import least_squares, squares
 from scipy import stats
 
 from visprism import Answer, Run, landscape, random_planes, rings
+from visprism.estimates.answers import difference
+from visprism.estimates.estimated import stacked
+from visprism.loss.rings import crossed_mean
 from visprism.results import Rings
 
 

@@ -4,11 +4,13 @@ import numpy as np
 import pytest
 import scipy.linalg
 import torch
-from internals import Products, sam_threshold, stream, update_rule
 from torch import nn
 from torch.nn.functional import one_hot
 
 from visprism import Objective, training_curvature
+from visprism.core.run import stream
+from visprism.loss.products import Products
+from visprism.loss.update_rules import sam_threshold, update_rule
 
 
 def squared(logits, targets):

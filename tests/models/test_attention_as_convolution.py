@@ -4,10 +4,11 @@ from math import ceil
 
 import pytest
 import torch
-from internals import largest_difference, stream
 from torch import nn
 
 from visprism import InputError, attention_from_convolution
+from visprism.core.run import stream
+from visprism.models.attention_as_convolution import largest_difference
 
 
 def noise(*shape):

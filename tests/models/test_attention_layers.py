@@ -2,9 +2,12 @@
 
 import pytest
 import torch
-from internals import LocalAttention, WindowAttention, stream
 from timm.layers import Attention
 from timm.models import swin_transformer
+
+from visprism.core.run import stream
+from visprism.models.layers.window_attention import WindowAttention
+from visprism.models.zoo.conv_vit import LocalAttention
 
 
 def tokens(height, width, channels=12, batch=2):

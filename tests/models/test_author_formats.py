@@ -7,9 +7,9 @@ import re
 
 import pytest
 import torch
-from internals import stream
 
 from visprism import MODELS, Preprocessing, load_model, save_checkpoint
+from visprism.core.run import stream
 
 SIZES = {  # of the authors' networks
     "resnet50_32": 23_705_252,

@@ -4,11 +4,11 @@ import json
 
 import pytest
 import torch
-from internals import Metadata
 from safetensors.torch import save_file
 from small_models import small_convnet as network
 
 import visprism as vp
+from visprism.models.checkpoints import Metadata
 
 
 def test_what_is_known_of_a_model_comes_back_with_it(tmp_path):

@@ -4,11 +4,12 @@ import pytest
 import timm
 import torch
 import torchvision
-from internals import SpatialSmoothing, stream
 from small_models import noise
 from torch import nn
 
 from visprism import MODELS, MonteCarloDropout, harmonize_model, load_model, predict
+from visprism.core.run import stream
+from visprism.models.layers.residual_blocks import SpatialSmoothing
 
 
 def on_meta(build, **options):

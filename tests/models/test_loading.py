@@ -5,12 +5,13 @@ import pytest
 import timm
 import torch
 import transformers
-from internals import center_crop, normalized, preprocessing_from
 from PIL import Image
 from safetensors.torch import save_file
 from small_models import hugging_face_config
 
 from visprism import InputError, load_model
+from visprism.images.pixels import center_crop, normalized
+from visprism.models.data_configs import preprocessing_from
 
 SMALL_VIT = "timm:vit_tiny_patch16_224?img_size=32&patch_size=8&depth=1&num_classes=10"
 SMALL_VIT += "&pretrained=False"

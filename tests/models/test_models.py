@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 import torch
-from internals import image_size
 from small_models import noise, seeded
 from small_zoo import NETWORKS, SIDES
 from two_processes import SHARED
 
 from visprism import MODELS, InputError, load_model
+from visprism.models.zoo_registry import image_size
 
 
 @pytest.fixture(scope="module", params=NETWORKS)

@@ -5,10 +5,11 @@ from pathlib import Path
 
 import pytest
 import torch
-from internals import default_card, epochs_in_words, pretrained_cards, stream
 from safetensors import safe_open
 
 from visprism import MODELS, InputError, batches, load_data, load_model, read_metadata
+from visprism.core.run import stream
+from visprism.models.pretrained import default_card, epochs_in_words, pretrained_cards
 
 PROJECT = Path(__file__).parents[2]
 CARDS = pretrained_cards()

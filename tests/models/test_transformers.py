@@ -2,7 +2,6 @@
 
 import pytest
 import torch
-from internals import deit, mixer, pit, swin, vit
 from small_models import SMALL, noise, seeded
 from timm.models.deit import VisionTransformerDistilled
 from timm.models.mlp_mixer import MlpMixer
@@ -12,6 +11,10 @@ from timm.models.vision_transformer import VisionTransformer
 
 import visprism as vp
 from visprism.models.zoo.conv_vit import conv_vit
+from visprism.models.zoo.mixer import mixer
+from visprism.models.zoo.pit import pit
+from visprism.models.zoo.swin import swin
+from visprism.models.zoo.vit import deit, vit
 
 FAMILIES = {
     "vit": lambda **k: vit(32, 2, **{"depth": 2, **SMALL, **k}),

@@ -9,10 +9,11 @@ import subprocess
 import pytest
 import torch
 import transformers
-from internals import ModelSpec, stored_model_name
 from small_models import hugging_face_config
 
 from visprism import InputError, Provenance, load_model, save_checkpoint
+from visprism.models.sources import stored_model_name
+from visprism.models.spec import ModelSpec
 
 CODE = "from pathlib import Path\nPath({ran!r}).touch()\n"
 

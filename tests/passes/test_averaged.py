@@ -4,13 +4,13 @@ import pytest
 import timm
 import torch
 import torchvision
-from internals import dropout_modules
 from small_models import seeded
 from timm.layers import DropPath
 from torch import nn
 
 import visprism as vp
 from visprism import Ensemble, InputError, MonteCarloDropout, predict
+from visprism.passes.averaged import dropout_modules
 
 
 def test_an_ensemble_averages_probabilities(model, pairs):

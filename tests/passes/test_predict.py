@@ -4,10 +4,11 @@ import math
 
 import pytest
 import torch
-from internals import PixelSpace, normalized
 from torch import nn
 
 from visprism import InputError, Predictions, Preprocessing, calibration, predict
+from visprism.images.pixels import normalized
+from visprism.passes.perturbed import PixelSpace
 
 
 def test_logits_are_those_of_the_model_in_the_order_of_the_images(model, pairs):

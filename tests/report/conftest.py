@@ -6,7 +6,6 @@ from typing import ClassVar, Literal
 
 import numpy as np
 import pytest
-from internals import tip
 
 from visprism import (
     ANALYSES,
@@ -27,6 +26,7 @@ from visprism import (
     result_type,
     scalar,
 )
+from visprism.drawing.style import tip
 
 BLOCKS = ("stem", "conv1", "attn2")
 

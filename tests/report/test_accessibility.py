@@ -4,7 +4,8 @@ from itertools import product
 
 import pytest
 from accessibility import Checker, contrast, themes
-from internals import style_sheet
+
+from visprism.report.page import style_sheet
 
 TEXT, GROUNDS = ("ink", "faint", "accent", "good", "bad", "warn"), ("paper", "tint")
 

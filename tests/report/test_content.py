@@ -2,11 +2,13 @@
 
 from dataclasses import replace
 
-from internals import FROM_PYTHON, Number, content_of, drawings
-
 from visprism import Answer, DataOptions, Entry, Provenance, examine
 from visprism.estimates import questions
+from visprism.estimates.estimated import Number
+from visprism.report.drawings import drawings
 from visprism.results import TemperatureScaling
+from visprism.study.report_content import content_of
+from visprism.study.study import FROM_PYTHON
 
 KINDS = {"a": ["conv"], "b": ["attention", "mlp"]}
 

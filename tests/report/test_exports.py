@@ -5,7 +5,8 @@ import re
 
 import numpy as np
 import pytest
-from internals import json_of
+
+from visprism.study.exports import json_of
 
 
 def test_markdown_has_the_rows_of_the_table(study):

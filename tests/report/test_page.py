@@ -8,16 +8,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from internals import (
-    content_of,
-    rendered,
-    write_files,
-    write_report,
-)
 
 import visprism.report
 import visprism.study.files
 from visprism import Study, examine, load_model
+from visprism.report.drawings import rendered
+from visprism.study.files import write_files, write_report
+from visprism.study.report_content import content_of
 
 EVIL = '<script>alert("1")</script> & --> <b>'
 VOID = {"meta", "br", "hr", "img", "link", "input", "wbr"}

@@ -10,7 +10,8 @@ from dataclasses import replace
 from html import unescape
 
 import pytest
-from internals import MINUS
+
+from visprism.report.tables import MINUS
 
 CHROMIUM = shutil.which("chromium") or shutil.which("google-chrome")
 OPTIONS = (

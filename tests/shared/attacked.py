@@ -1,8 +1,10 @@
 """Models, pixels and attacks that the tests of adversarial perturbations share."""
 
 import torch
-from internals import PixelSpace, attack_images
 from torch import nn
+
+from visprism.analyses.predictions.attacks import attack_images
+from visprism.passes.perturbed import PixelSpace
 
 MEAN, STD = (0.4, 0.5, 0.6), (0.2, 0.25, 0.5)
 SPACE = PixelSpace(MEAN, STD)

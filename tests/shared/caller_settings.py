@@ -4,7 +4,8 @@ from contextlib import ExitStack, contextmanager
 
 import numpy as np
 import torch
-from internals import set_products, settings_of_products
+
+from visprism.core.devices import set_products, settings_of_products
 
 SETTINGS = {
     "medium": lambda: torch.set_float32_matmul_precision("medium"),

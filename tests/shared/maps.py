@@ -5,12 +5,12 @@ from functools import cache
 
 import timm
 import torch
-from internals import Gathered
 from scipy.stats import t
 from timm.models.vision_transformer import VisionTransformer
 from torch import nn
 
 from visprism import Block, Layout, Provenance, Seen, dissect
+from visprism.passes.features import Gathered
 
 
 def blocks_of(*maps, kinds=None, stages=None, subsampling=False):

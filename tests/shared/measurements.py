@@ -4,9 +4,10 @@ import warnings
 from dataclasses import replace
 
 import torch
-from internals import DEFAULT_RUN, images_of, subject_of
 
 from visprism import ANALYSES, DataOptions, InputError, Preprocessing
+from visprism.analyses.subjects import images_of, subject_of
+from visprism.core.run import DEFAULT_RUN
 
 SIDE = 16
 DATA = f"shapes?size={SIDE}&cues=conflict"  # of ten classes

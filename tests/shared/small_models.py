@@ -1,8 +1,9 @@
 """Small models that several test files use."""
 
 import torch
-from internals import stream
 from torch import nn
+
+from visprism.core.run import stream
 
 SMALL = {"img_size": 16, "patch_size": 2, "num_classes": 5}  # of transformers
 

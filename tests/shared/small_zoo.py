@@ -1,25 +1,21 @@
 """A small network of each family of the zoo, by the module of the family."""
 
-from internals import (
-    PreActBasic,
-    PreActBottleneck,
-    alter_resnet,
-    deit,
-    mixer,
-    pit,
-    preact_resnet,
-    swin,
-    vit,
-)
 from timm.layers import SEModule
 from timm.layers.cbam import CbamModule
 from timm.models.resnet import BasicBlock, Bottleneck
 
 from visprism import MODELS
+from visprism.models.layers.residual_blocks import PreActBasic, PreActBottleneck
+from visprism.models.zoo.alter_resnet import alter_resnet
 from visprism.models.zoo.conv_vit import conv_vit
+from visprism.models.zoo.mixer import mixer
+from visprism.models.zoo.pit import pit
+from visprism.models.zoo.preact_resnet import preact_resnet
 from visprism.models.zoo.resnet import resnet
 from visprism.models.zoo.sasa_resnet import sasa_resnet
+from visprism.models.zoo.swin import swin
 from visprism.models.zoo.vgg import vgg
+from visprism.models.zoo.vit import deit, vit
 
 PATCHES = {"img_size": 16, "patch_size": 2, "num_classes": 5}
 FOUR = (1, 1, 1, 1)  # stages of one block

@@ -5,10 +5,11 @@ from dataclasses import dataclass
 import numpy as np
 import pytest
 import torch
-from internals import Estimated, Question, mean
 from torch import nn
 
 import visprism as vp
+from visprism.estimates.estimated import Estimated, mean
+from visprism.estimates.questions import Question
 
 BRIGHT = Question("How bright?", "brightness")
 

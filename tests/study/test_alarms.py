@@ -5,14 +5,15 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
-from internals import Estimated, alarms_of
 from timm.models import VisionTransformer
 from torch import nn
 from torch.nn.functional import cross_entropy
 
 import visprism as vp
 from visprism import Monitor
+from visprism.estimates.estimated import Estimated
 from visprism.results import OutlierTokens
+from visprism.study.alarms import alarms_of
 
 CLASSES, SIDE = 4, 16
 

@@ -1,10 +1,10 @@
 """The time that a study still takes, as a terminal shows it."""
 
 import pytest
-from internals import TimeLeft
 from results_by_hand.feature_maps import variances
 
 from visprism import Entry, Failure, Finished, Plan, Planned, Started, Step, Stopped
+from visprism.study.console import TimeLeft
 
 STEPS = {"variance": (4.0, 8.0), "hessian": (10.0, 20.0), "landscape": (30.0, 18.0)}
 MODELS = ("a", "b")

@@ -7,13 +7,17 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
-from internals import Estimated, content_of, drawings, joined, json_of
 from torch import nn
 
 import visprism as vp
 from visprism.cli import main
 from visprism.cli.output import print_study
+from visprism.estimates.estimated import Estimated
+from visprism.report.drawings import drawings
 from visprism.results import CurvatureDuringTraining, Evolution
+from visprism.study.evolve import joined
+from visprism.study.exports import json_of
+from visprism.study.report_content import content_of
 
 STEPS = (0, 5, 100)
 

@@ -7,9 +7,9 @@ from xml.etree import ElementTree
 
 import numpy as np
 import pytest
-from internals import DASH
 
 from visprism import Failure, InputError, Study, examine
+from visprism.report.rows import DASH
 
 
 @pytest.fixture

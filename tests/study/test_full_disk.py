@@ -5,9 +5,9 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-from internals import OutputError
 
 from visprism import Study, examine
+from visprism.core.errors import OutputError
 
 
 @pytest.fixture

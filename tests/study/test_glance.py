@@ -1,23 +1,14 @@
 """A study at a glance: its lines say what the rows of the table say."""
 
 import pytest
-from internals import (
-    DASH,
-    DISAGREE,
-    MIXED,
-    QUESTIONS,
-    TIE,
-    UNKNOWN,
-    Difference,
-    Row,
-    glance_of,
-    glance_text,
-    sentences_of,
-)
 from results_by_hand import MAKERS
 
 from visprism import Answer
 from visprism.estimates import questions
+from visprism.estimates.answers import DISAGREE
+from visprism.estimates.questions import QUESTIONS
+from visprism.report.glance import MIXED, TIE, UNKNOWN, glance_of, glance_text, sentences_of
+from visprism.report.rows import DASH, Difference, Row
 
 MODELS = "cnn", "vit"
 

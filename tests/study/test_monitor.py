@@ -13,13 +13,13 @@ from unittest.mock import patch
 import numpy as np
 import pytest
 import torch
-from internals import Speed
 from torch import nn
 from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 from two_processes import SHARED
 
 import visprism as vp
 from visprism import Feed
+from visprism.study.plan import Speed
 
 
 class Net(nn.Module):

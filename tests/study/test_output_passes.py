@@ -5,9 +5,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
-from internals import PixelSpace, evaluate_perturbed, subject_of
 
 from visprism import Attack, Preprocessing, Run, adversarial, predict
+from visprism.analyses.subjects import subject_of
+from visprism.passes.perturbed import PixelSpace, evaluate_perturbed
 from visprism.testing import assert_results_equal
 
 NORMALIZATION = {"mean": (0.5,) * 3, "std": (0.25,) * 3}

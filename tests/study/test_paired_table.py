@@ -6,11 +6,12 @@ import numpy as np
 import pytest
 import torch
 from classifiers_by_hand import outcomes_by_hand
-from internals import Difference, Row, comparison_rows, error_consistency
 from timm.models import VisionTransformer
 
 from visprism import Answer, Provenance, Result, examine
+from visprism.analyses.predictions.error_consistency import error_consistency
 from visprism.core.statistics import mean_interval
+from visprism.report.rows import Difference, Row, comparison_rows
 
 
 def network(seed):

@@ -7,19 +7,14 @@ from dataclasses import dataclass, replace
 
 import pytest
 import torch
-from internals import (
-    EFFORTS,
-    Speed,
-    candidates_of,
-    json_of,
-    number_of_images,
-    ordered_steps,
-    subjects_of,
-)
 from torch import nn
 
 import visprism as vp
 from visprism import ANALYSES, Cost, DataOptions, Planned, Sizes, Started, examine
+from visprism.analyses.subjects import candidates_of, subjects_of
+from visprism.core.options import EFFORTS
+from visprism.study.exports import json_of
+from visprism.study.plan import Speed, number_of_images, ordered_steps
 
 
 @pytest.fixture

@@ -6,7 +6,6 @@ from dataclasses import replace
 
 import pytest
 import torch
-from internals import code_of, fingerprint_of, json_of
 from PIL import Image
 from torch import nn
 
@@ -25,6 +24,8 @@ from visprism import (
     examine,
     load_model,
 )
+from visprism.study.exports import json_of
+from visprism.study.identity import code_of, fingerprint_of
 
 
 class Scaled(nn.Module):

@@ -2,9 +2,8 @@
 
 import json
 
-from internals import json_of
-
 import visprism as vp
+from visprism.study.exports import json_of
 
 
 def test_what_tables_show_in_percent_is_a_fraction_with_that_unit(net, loader):

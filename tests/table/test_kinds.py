@@ -3,16 +3,11 @@
 import numpy as np
 import pytest
 import torch
-from internals import (
-    DISAGREE,
-    SCALE_FREE,
-    TO_LOWEST,
-    TO_MEAN,
-    VARIANCE,
-)
 from maps import results_of
 
 from visprism import Fourier, Variance
+from visprism.estimates.answers import DISAGREE
+from visprism.table.kinds import SCALE_FREE, TO_LOWEST, TO_MEAN, VARIANCE
 
 BLUR = [(0, 0), (0, 1), (1, 0), (1, 1)]
 

@@ -7,10 +7,10 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from internals import Estimated, Number, mean
 from results_by_hand.feature_maps import variances
 
 from visprism import Provenance, Result, Texts, column, estimate, result_type, scalar
+from visprism.estimates.estimated import Estimated, Number, mean
 from visprism.results import ReceptiveMaps
 
 

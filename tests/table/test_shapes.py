@@ -7,7 +7,6 @@ from typing import ClassVar
 
 import numpy as np
 import pytest
-from internals import Estimated
 from matplotlib.figure import Figure
 
 from visprism import (
@@ -25,6 +24,7 @@ from visprism import (
     plot,
     result_type,
 )
+from visprism.estimates.estimated import Estimated
 
 BLOCKS = {
     "block": np.array(["stem", "a", "b"]),

@@ -5,11 +5,12 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
-from internals import read_checkpoint, read_state_dict
 from stopped import StopError, stopping
 from torch import nn
 
 from visprism import Run, fit
+from visprism.models.state_dicts import read_state_dict
+from visprism.training.checkpointer import read_checkpoint
 
 
 @pytest.mark.slow

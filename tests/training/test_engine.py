@@ -5,10 +5,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
-from internals import read_state_dict
 from torch import nn
 
 from visprism import InputError, fit
+from visprism.models.state_dicts import read_state_dict
 
 
 @pytest.mark.parametrize("steps", [3, 8])  # 8 images, and 4 of the last batch

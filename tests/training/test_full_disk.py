@@ -7,9 +7,10 @@ from pathlib import Path
 
 import pytest
 import torch
-from internals import OutputError, read_state_dict
 
 from visprism import InputError, fit, save_checkpoint
+from visprism.core.errors import OutputError
+from visprism.models.state_dicts import read_state_dict
 
 NEEDED = (
     "last.ckpt", "history.csv", "history.npz", "best.safetensors", "model.safetensors",

@@ -7,10 +7,10 @@ from unittest.mock import MagicMock, call
 
 import numpy as np
 import pytest
-from internals import TensorBoardLogger, log_arrays, make_loggers
 from stopped import StopError, stopping
 
 from visprism import Run, fit
+from visprism.training.loggers import TensorBoardLogger, log_arrays, make_loggers
 
 ROW = {"epoch": 1.0, "step": 6.0, "loss": 0.5}
 

@@ -5,10 +5,10 @@ from dataclasses import replace
 
 import pytest
 import torch
-from internals import distillation_loss, task_loss
 from torch import nn
 
 from visprism import Recipe, fit
+from visprism.training.losses import distillation_loss, task_loss
 
 RECIPE = Recipe(epochs=1, batch_size=4, lr=0.1, distillation="hard", distillation_weight=0.25)
 LOGITS, TARGETS = torch.tensor([[math.log(3), 0.0]]), torch.tensor([[1.0, 0.0]])

@@ -4,11 +4,11 @@ from dataclasses import replace
 
 import pytest
 import torch
-from internals import learning_rate, make_optimizers
 from torch import nn
 from torch.optim.lr_scheduler import CosineAnnealingLR, LambdaLR, MultiStepLR
 
 from visprism import RECIPES, Recipe
+from visprism.training.optimizers import learning_rate, make_optimizers
 
 RECIPE = Recipe(epochs=3, batch_size=8, lr=0.05, weight_decay=0.1)
 

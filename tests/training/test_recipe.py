@@ -3,10 +3,10 @@
 from dataclasses import replace
 
 import pytest
-from internals import as_yaml, recipe_fields, recipe_from_fields
 from torch import nn
 
 from visprism import RECIPES, InputError, Recipe, load_recipe, read_metadata, save_checkpoint
+from visprism.training.recipe import as_yaml, recipe_fields, recipe_from_fields
 
 RECIPE = Recipe(epochs=3, batch_size=8, lr=0.05)
 

@@ -11,11 +11,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from internals import read_checkpoint, read_state_dict, valid_checkpoint
 from stopped import StopError, stopping
 from two_processes import SHARED
 
 import visprism as vp
+from visprism.models.state_dicts import read_state_dict
+from visprism.training.checkpointer import read_checkpoint, valid_checkpoint
 
 SCRIPT = Path(__file__).with_name("fit_and_be_killed.py")
 script = runpy.run_path(str(SCRIPT))

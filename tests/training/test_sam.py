@@ -4,10 +4,10 @@ from dataclasses import replace
 
 import pytest
 import torch
-from internals import sam_step
 from torch import nn
 
 from visprism import fit
+from visprism.loss.update_rules import sam_step
 
 
 def test_where_the_gradient_is_zero_nothing_moves():

@@ -10,10 +10,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from internals import read_checkpoint, read_state_dict
 from two_processes import in_two_processes
 
 from visprism import fit
+from visprism.models.state_dicts import read_state_dict
+from visprism.training.checkpointer import read_checkpoint
 
 SCRIPT = Path(__file__).with_name("fit_sharded.py")
 script = runpy.run_path(str(SCRIPT))

@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 import timm
 import torch
-from internals import subject_of
 from torch import nn
 
 from visprism import (
@@ -18,6 +17,7 @@ from visprism import (
     forward,
     rollout,
 )
+from visprism.analyses.subjects import subject_of
 
 
 def built(name="vit_tiny_patch16_224", **options):

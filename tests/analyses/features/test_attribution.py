@@ -3,7 +3,12 @@
 import numpy as np
 import pytest
 import torch
-from internals import (
+from maps import small_resnet, small_vit
+from scipy.ndimage import gaussian_filter
+from torch import nn
+
+import visprism as vp
+from visprism.analyses.features.attribution import (
     GRAD_CAM,
     GRADIENT_ACTIVATION,
     RANDOM,
@@ -11,13 +16,8 @@ from internals import (
     faithfulness,
     gradient_maps,
     ranks,
-    subject_of,
 )
-from maps import small_resnet, small_vit
-from scipy.ndimage import gaussian_filter
-from torch import nn
-
-import visprism as vp
+from visprism.analyses.subjects import subject_of
 
 SIDE, PATCH = 16, 4
 

@@ -3,11 +3,12 @@
 import numpy as np
 import pytest
 import torch
-from internals import Number, block_structure
 from maps import results_of
 from results_by_hand.base import complete
 
 from visprism import CKA
+from visprism.analyses.features.block_structure import block_structure
+from visprism.estimates.estimated import Number
 from visprism.results import BlockStructure
 
 STAGES = [1, 1, 1, 2, 2, 2]

@@ -3,11 +3,11 @@
 import numpy as np
 import pytest
 import torch
-from internals import observations
 from maps import classifier, error_of, small_resnet
 from torch import nn
 
 from visprism import BranchTransfer, dissect
+from visprism.passes.features import observations
 
 
 class Residual(nn.Module):

@@ -5,11 +5,11 @@ from functools import cache
 import numpy as np
 import pytest
 import torch
-from internals import subject_of
 from scipy.linalg import pinv
 from small_models import Given
 
 import visprism as vp
+from visprism.analyses.subjects import subject_of
 
 
 @cache

@@ -5,13 +5,13 @@ from functools import cache
 import numpy as np
 import pytest
 import torch
-from internals import subject_of
 from scipy.spatial import procrustes as scipy_procrustes
 from scipy.spatial.distance import pdist
 from scipy.stats import spearmanr
 from small_models import Given, OneBlock
 
 import visprism as vp
+from visprism.analyses.subjects import subject_of
 
 MEASURES = ("mutual_knn", "procrustes", "rsa")
 RUN = vp.Run()

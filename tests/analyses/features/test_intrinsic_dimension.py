@@ -5,10 +5,11 @@ import json
 import numpy as np
 import pytest
 import torch
-from internals import pooled_features, twonn_dimension
 from small_models import StemAndHead
 
 import visprism as vp
+from visprism.analyses.features.intrinsic_dimension import twonn_dimension
+from visprism.passes.pooled import pooled_features
 
 
 def torus(number, dimension, width=12, seed=0):

@@ -5,13 +5,13 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
-from internals import blocks_off_grid
 from maps import classifier
 from small_models import OneBlock, Residual
 from torch import nn
 from unusual_modules import Caching
 
 import visprism as vp
+from visprism.passes.features import blocks_off_grid
 
 
 @pytest.fixture

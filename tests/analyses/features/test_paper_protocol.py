@@ -11,9 +11,9 @@ import pytest
 import timm
 import torch
 from einops import rearrange
-from internals import observations
 
 from visprism import Fourier, Variance, dissect
+from visprism.passes.features import observations
 
 
 def resnet():

@@ -3,11 +3,10 @@
 import numpy as np
 import pytest
 import torch
-from internals import principal_scores
 from small_models import OneBlock
 
 import visprism as vp
-from visprism.analyses.features.patch_pca import scaled
+from visprism.analyses.features.patch_pca import principal_scores, scaled
 
 
 @pytest.fixture(scope="module")

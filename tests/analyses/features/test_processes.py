@@ -5,10 +5,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from internals import world_size
 from two_processes import in_two_processes
 
 from visprism import Result, assert_results_equal
+from visprism.core.processes import world_size
 
 SCRIPT = Path(__file__).with_name("observe_in_processes.py")
 

@@ -5,19 +5,19 @@ from collections import Counter
 import numpy as np
 import pytest
 import torch
-from internals import (
-    folds,
-    lens_blocks,
-    lens_predictions,
-    neighbor_predictions,
-    pooled_features,
-    ridge_predictions,
-)
 from maps import small_vit, tokens_by_hand
 from scipy.stats import binomtest
 from torch import nn
 
 import visprism as vp
+from visprism.analyses.features.readout import (
+    folds,
+    lens_blocks,
+    lens_predictions,
+    neighbor_predictions,
+    ridge_predictions,
+)
+from visprism.passes.pooled import pooled_features
 
 CLASSES = 3
 

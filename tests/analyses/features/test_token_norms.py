@@ -3,11 +3,12 @@
 import numpy as np
 import pytest
 import torch
-from internals import Tokens, observations
 from maps import blocks_of, error_of, gathered, small_vit, tokens_by_hand
 
 from visprism import TokenNorms, dissect
 from visprism.core.statistics import mean_interval
+from visprism.passes.features import observations
+from visprism.passes.tokens import Tokens
 from visprism.results import (
     AttentionSinks,
     MassiveActivations,

@@ -3,10 +3,12 @@
 import numpy as np
 import pytest
 import torch
-from internals import SERIES, Tokens, observations
 from maps import blocks_of, error_of, gathered, small_vit, tokens_by_hand
 
 from visprism import TokenSimilarity, dissect
+from visprism.analyses.features.token_similarity import SERIES
+from visprism.passes.features import observations
+from visprism.passes.tokens import Tokens
 
 
 def cosines(tokens, off=None):

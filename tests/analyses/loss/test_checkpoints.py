@@ -2,10 +2,11 @@
 
 import numpy as np
 import pytest
-from internals import content_of, drawings
 
 from visprism import Entry, Study
+from visprism.report.drawings import drawings
 from visprism.results import HessianSpectrum, LossSurface, Projection
+from visprism.study.report_content import content_of
 
 HESSIAN = {"mini_batch": 8, "k": 1}
 

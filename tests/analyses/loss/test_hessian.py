@@ -4,9 +4,10 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from internals import difference
 from scipy import stats
 from spectra import spectrum_of
+
+from visprism.estimates.answers import difference
 
 FIELDS = ("nep", "ape", "ape_log_mean", "largest")
 

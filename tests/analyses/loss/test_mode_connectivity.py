@@ -3,10 +3,11 @@
 import numpy as np
 import pytest
 import torch
-from internals import mode_connectivity
 from maps import classifier
 from torch import nn
 from torch.nn import functional
+
+from visprism.analyses.loss.mode_connectivity import mode_connectivity
 
 CLASSES = 3
 

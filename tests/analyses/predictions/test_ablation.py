@@ -4,18 +4,6 @@ import numpy as np
 import pytest
 import timm
 import torch
-from internals import (
-    block_ablations,
-    cache_cuts,
-    can_start_at,
-    combine_ablations,
-    convolution_parts,
-    convolutional_blocks,
-    head_parts,
-    mean,
-    replaced_ablation,
-    subject_of,
-)
 from maps import small_vit
 from results_by_hand.base import complete
 from torch import nn
@@ -24,6 +12,16 @@ from torch.utils.flop_counter import FlopCounterMode
 from unusual_modules import built
 
 import visprism as vp
+from visprism.analyses.subjects import subject_of
+from visprism.anatomy.run.ablations import (
+    block_ablations,
+    combine_ablations,
+    convolutional_blocks,
+    replaced_ablation,
+)
+from visprism.anatomy.run.cached_forward import cache_cuts, can_start_at
+from visprism.anatomy.run.replaced_parts import convolution_parts, head_parts
+from visprism.estimates.estimated import mean
 from visprism.results import Ablations
 
 MODELS = {

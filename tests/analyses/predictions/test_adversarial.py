@@ -6,11 +6,11 @@ from itertools import pairwise, product
 import pytest
 import torch
 from attacked import MEAN, SPACE, STD, attacked, gray, predicted, small_network
-from internals import AttackLoss, PerturbationBall, attack_images
 from scipy.stats import kstest
 from torch import nn
 
 from visprism import Adversarial, Attack, InputError, adversarial
+from visprism.analyses.predictions.attacks import AttackLoss, PerturbationBall, attack_images
 
 
 @pytest.fixture

@@ -6,18 +6,18 @@ import numpy as np
 import pytest
 import torch
 from attacked import gray, small_network
-from internals import (
+from torch import nn
+
+from visprism import Attack
+from visprism.analyses.predictions.attacks import (
     AttackLoss,
     PerturbationBall,
-    PixelSpace,
     attack_images,
     auto_pgd,
     checkpoints,
     other_classes,
 )
-from torch import nn
-
-from visprism import Attack
+from visprism.passes.perturbed import PixelSpace
 
 SPACE = PixelSpace((0.0,) * 3, (1.0,) * 3)
 CLASSES = 5

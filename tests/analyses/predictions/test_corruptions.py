@@ -4,10 +4,11 @@ import numpy as np
 import pytest
 import torch
 from classifiers_by_hand import Brightest, colors
-from internals import ALEXNET, CLEAN, Estimated
 from results_by_hand.base import complete
 
 from visprism import Provenance, calibration, predict, robustness
+from visprism.analyses.predictions.corruptions import ALEXNET, CLEAN
+from visprism.estimates.estimated import Estimated
 from visprism.results import CorruptedMetrics
 
 MODEL = Brightest().eval()

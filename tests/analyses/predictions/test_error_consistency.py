@@ -6,9 +6,12 @@ import numpy as np
 import pytest
 import torch
 from classifiers_by_hand import outcomes_by_hand
-from internals import differing_pictures, error_consistency
 
-from visprism.analyses.predictions.error_consistency import kappa_interval
+from visprism.analyses.predictions.error_consistency import (
+    differing_pictures,
+    error_consistency,
+    kappa_interval,
+)
 
 
 def outcomes(correct, confidence=0.9, name=""):

@@ -4,9 +4,9 @@ import pytest
 import torch
 from attacked import SPACE
 from classifiers_by_hand import Waves
-from internals import basis_image
 
 from visprism import FourierSensitivity, Preprocessing, fourier_sensitivity
+from visprism.analyses.predictions.bands import basis_image
 from visprism.core.statistics import paired_proportions_interval
 
 GRAY = Preprocessing((16, 16), mean=(0.5,) * 3, std=(0.25,) * 3)

@@ -3,19 +3,19 @@
 import pytest
 import torch
 from classifiers_by_hand import Waves
-from internals import (
+
+from visprism import FrequencyNoise, InputError, Preprocessing, Run, frequency_noise
+from visprism.analyses.predictions.bands import (
     BAND_CENTERS,
-    PixelSpace,
     band,
     basis_image,
     filtered,
     paper_band,
     radius,
-    subject_of,
     with_rms,
 )
-
-from visprism import FrequencyNoise, InputError, Preprocessing, Run, frequency_noise
+from visprism.analyses.subjects import subject_of
+from visprism.passes.perturbed import PixelSpace
 from visprism.results import FrequencyContrasts
 
 SIZES = [(7, 10), (32, 32), (33, 48)]

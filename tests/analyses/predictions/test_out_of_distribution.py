@@ -3,24 +3,23 @@
 import numpy as np
 import pytest
 import torch
-from internals import (
-    ENERGY,
-    MAHALANOBIS,
-    MAX_LOGIT,
-    MSP,
-    NEIGHBOR,
-    PooledFeatures,
-    auroc,
-    false_positives,
-    halves,
-    ordered,
-    scores,
-)
 from PIL import Image
 from scipy.spatial.distance import mahalanobis
 from small_models import StemAndHead
 
 import visprism as vp
+from visprism.analyses.predictions.out_of_distribution import (
+    ENERGY,
+    MAHALANOBIS,
+    MAX_LOGIT,
+    MSP,
+    NEIGHBOR,
+    auroc,
+    false_positives,
+    scores,
+)
+from visprism.images.images import ordered
+from visprism.passes.pooled import PooledFeatures, halves
 
 
 @pytest.fixture(scope="module")

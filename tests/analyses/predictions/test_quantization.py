@@ -3,13 +3,13 @@
 import numpy as np
 import pytest
 import torch
-from internals import quantized
 from maps import small_resnet, small_vit
 from torch import nn
 from torch.nn import functional
 from unusual_modules import built
 
 from visprism import Quantization, dissect
+from visprism.anatomy.run.ablations import quantized
 
 
 def resnet():

@@ -3,11 +3,12 @@
 import numpy as np
 import pytest
 import torch
-from internals import SIXTEEN, ordered
 from PIL import Image
 from small_models import OneBlock
 
 from visprism import Predictions, ShapeBias, by_category, load_data, shape_bias
+from visprism.analyses.predictions.shape_bias import SIXTEEN
+from visprism.images.images import ordered
 
 
 def predicted(decisions, shapes, classes=3):

@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 import torch
 from classifiers_by_hand import random_predictions
-from internals import temperature_if_finite
 from scipy.stats import t
 
 from visprism import InputError, Predictions, calibration, temperature
+from visprism.analyses.predictions.temperature import temperature_if_finite
 
 
 def frequencies(logit: float, ones: int, images: int) -> Predictions:

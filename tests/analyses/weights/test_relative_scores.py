@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 import timm
 import torch
-from internals import WindowAttention
 from timm.models.swin_transformer import WindowAttention as WindowOfTimm
 from torch import nn
 from torchvision.models import maxvit, swin_transformer
 
 import visprism as vp
 from visprism import relative_score_tables
+from visprism.models.layers.window_attention import WindowAttention
 
 
 def test_heads_of_a_convolution_look_at_one_offset_each():

@@ -6,11 +6,11 @@ import itertools
 import pytest
 import timm
 import torch
-from internals import convolution_parts
 from torch import nn
 
 import visprism as vp
 from visprism import InputError, ablate, dissect, replace, watch
+from visprism.anatomy.run.replaced_parts import convolution_parts
 
 
 def maps_of(anatomy, images):

@@ -2,9 +2,10 @@
 
 import pytest
 import torch
-from internals import COMMON, EXTRA, table_for
 
 from visprism import InputError, corrupt
+from visprism.images.corruptions.corrupt import COMMON, EXTRA
+from visprism.images.corruptions.severities import table_for
 
 EVERY = [*COMMON, *EXTRA]
 

@@ -8,19 +8,15 @@ from math import ceil
 import numpy as np
 import pytest
 import torch
-from internals import (
-    Randomness,
-    copied_from,
-    edges,
-    ice,
-    motion_taps,
-    plasma,
-    severity_parameters,
-)
 from PIL import Image
 from scipy import ndimage
 
 from visprism import corrupt
+from visprism.images.corruptions.blur import copied_from
+from visprism.images.corruptions.corrupt import Randomness
+from visprism.images.corruptions.filters import motion_taps
+from visprism.images.corruptions.severities import severity_parameters
+from visprism.images.corruptions.weather import edges, ice, plasma
 
 IMAGENET = 130  # a side whose severities are those of ImageNet-C
 

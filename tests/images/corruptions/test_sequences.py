@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 import torch
-from internals import PERTURBATIONS, rotated, sequence, tilted
 from scipy import ndimage
 
-from visprism.images.corruptions.filters import scaled
+from visprism.images.corruptions.filters import rotated, scaled, tilted
+from visprism.images.corruptions.sequences import PERTURBATIONS, sequence
 
 FRAMES = {"motion_blur": 21, "translate": 16}
 

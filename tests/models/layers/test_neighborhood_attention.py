@@ -2,7 +2,9 @@
 
 import pytest
 import torch
-from internals import NeighborhoodAttention, stream
+
+from visprism.core.run import stream
+from visprism.models.zoo.sasa_resnet import NeighborhoodAttention
 
 
 def made(*arguments, **options):

@@ -5,15 +5,16 @@ from functools import partial
 
 import pytest
 import torch
-from internals import (
+from small_models import noise
+from torch import nn
+
+from visprism.models.layers.residual_blocks import (
     MSABlock,
     PostActMSABlock,
     PreActBasic,
     PreActBottleneck,
     SpatialSmoothing,
 )
-from small_models import noise
-from torch import nn
 
 HEADS = {"num_heads": 2, "head_dim": 4, "window": 4}
 

@@ -3,9 +3,9 @@
 from dataclasses import MISSING, fields
 
 import numpy as np
-from internals import Estimated, Number
 
 from visprism import Provenance
+from visprism.estimates.estimated import Estimated, Number
 
 PROVENANCE = Provenance(
     model="hand:net",

@@ -1,7 +1,6 @@
 """Results of feature maps, written by hand."""
 
 import numpy as np
-from internals import TO_LOWEST, TO_MEAN, Estimated
 
 from results_by_hand.base import (
     BLOCKS,
@@ -12,6 +11,7 @@ from results_by_hand.base import (
     complete,
     within,
 )
+from visprism.estimates.estimated import Estimated
 from visprism.results import (
     BranchGains,
     Costs,
@@ -25,6 +25,7 @@ from visprism.results import (
     Spectrum,
     Variances,
 )
+from visprism.table.kinds import TO_LOWEST, TO_MEAN
 
 
 def spectrum():

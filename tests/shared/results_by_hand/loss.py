@@ -1,9 +1,9 @@
 """Results of the loss and of training, written by hand."""
 
 import numpy as np
-from internals import Estimated
 
 from results_by_hand.base import PROVENANCE, complete
+from visprism.estimates.estimated import Estimated
 from visprism.results import (
     CurvatureDuringTraining,
     Eigenvalues,

@@ -1,9 +1,9 @@
 """Results of predictions and of replacements, written by hand."""
 
 import numpy as np
-from internals import Estimated, Number
 
 from results_by_hand.base import BLOCKS, PROVENANCE, complete
+from visprism.estimates.estimated import Estimated, Number
 from visprism.results import (
     Ablations,
     BandAccuracy,
