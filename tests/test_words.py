@@ -25,7 +25,7 @@ PAGES = [
     *sorted((PROJECT / "docs").glob("[!_g]*/*.md")),  # neither _build nor generated
 ]
 BEFORE, AFTER = r"(?<![\w`])", r"(?!\w)"  # a word begins and ends; code in backticks is none
-CHANGELOG = PROJECT / "CHANGELOG.md"  # names former commands too
+CHANGELOG = PROJECT / "CHANGELOG.md"
 
 
 @cache
