@@ -133,7 +133,9 @@ def test_the_error_of_the_mean_over_heads_keeps_that_heads_see_the_same_images()
         mean, error = by_image[:, i].mean(), by_image[:, i].std(ddof=1) / math.sqrt(len(images))
         found_mean = getattr(statistics, f"mean_{name}")
         assert found_mean == pytest.approx(mean, rel=1e-4)
-        assert error_of(found_mean, len(images)) == pytest.approx(error, rel=1e-3, abs=1e-6)
+        assert error_of(found_mean, len(images)) == pytest.approx(
+            error, rel=1e-2
+        )  # in float32 images differ in few digits
 
 
 def test_other_statistics_see_the_same_bits_beside_attention():
