@@ -60,10 +60,10 @@ from visprism.estimates.eigenvalues import (
     negative_proportion,
 )
 from visprism.estimates.estimated import Number, mean, within_one
+from visprism.loss.loss_by_distance import crossed_mean
 from visprism.loss.objective import cross_entropy
 from visprism.loss.planes import random_planes
 from visprism.loss.points import Evaluation, read_samples
-from visprism.loss.rings import crossed_mean
 from visprism.passes.outcomes import Outcomes
 from visprism.passes.pooled import PooledFeatures, pooled_features
 from visprism.passes.predictions import Predictions

@@ -53,13 +53,15 @@ vp.plot(study["landscape"])
 plt.show()
 
 # %%
-rings = {
-    name: next(r for r in study[name].results("landscape") if isinstance(r, vp.results.Rings))
+by_distance = {
+    name: next(
+        r for r in study[name].results("landscape") if isinstance(r, vp.results.LossByDistance)
+    )
     for name in study
 }
-vp.plot(rings)
+vp.plot(by_distance)
 plt.show()
-for result in rings.values():
+for result in by_distance.values():
     print(*result.findings(), sep="\n")
 
 # %% [markdown]

@@ -109,7 +109,10 @@ def curvature_and_landscape(names: Names) -> None:
         assert spectrum.batches == 4
         means.append(leading.mean())
     assert means[0] > 4 * means[1]
-    text = {name: [str(f) for f in rings.findings()] for name, rings in names["rings"].items()}
+    text = {
+        name: [str(f) for f in circles.findings()]
+        for name, circles in names["by_distance"].items()
+    }
 
     def rise(model: str, treatment: str) -> float:
         (line,) = [t for t in text[model] if "normalized distance 1" in t and treatment in t]

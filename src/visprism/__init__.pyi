@@ -14,7 +14,7 @@ from visprism.study.events import Started as Started
 from visprism.study.events import Stopped as Stopped
 from visprism.study.evolve import evolve as evolve
 from visprism.study.monitor import Monitor as Monitor
-from visprism.analyses.subjects import DataOptions as DataOptions
+from visprism.analyses.inputs import DataOptions as DataOptions
 
 # How anything is measured.
 from visprism.core.devices import Compute as Compute
@@ -29,13 +29,13 @@ from visprism.core.run import TimeBudgetError as TimeBudgetError
 # Analyses: what a new one is made of.
 from visprism.analyses.base import ANALYSES as ANALYSES
 from visprism.analyses.base import Analysis as Analysis
-from visprism.analyses.base import Cost as Cost
+from visprism.analyses.needs import Cost as Cost
 from visprism.analyses.base import FeatureAnalysis as FeatureAnalysis
-from visprism.analyses.base import Needs as Needs
+from visprism.analyses.needs import Needs as Needs
 from visprism.analyses.base import Section as Section
-from visprism.analyses.base import Sizes as Sizes
-from visprism.analyses.subject import Measured as Measured
-from visprism.analyses.subject import Subject as Subject
+from visprism.analyses.needs import Sizes as Sizes
+from visprism.analyses.model_on_images import Measured as Measured
+from visprism.analyses.model_on_images import Subject as Subject
 from visprism.core.options import option as option
 
 # Analyses; `vp.analyses` has every one, also `Anatomy`, `Attention` and analyses of plug-ins.
@@ -134,8 +134,8 @@ from visprism.anatomy.run.surgery import replace as replace
 from visprism.anatomy.run.surgery import watch as watch
 
 # Measurements of feature maps and attention.
-from visprism.passes.features import FeatureStatistic as FeatureStatistic
-from visprism.passes.features import Seen as Seen
+from visprism.passes.statistic import FeatureStatistic as FeatureStatistic
+from visprism.passes.statistic import Seen as Seen
 from visprism.passes.features import observations as observations
 from visprism.passes.features import observe as observe
 from visprism.analyses.attention.attention_maps import attention_maps as attention_maps
@@ -172,7 +172,7 @@ from visprism.loss.planes import plane_along as plane_along
 from visprism.loss.planes import principal_plane as principal_plane
 from visprism.loss.planes import project as project
 from visprism.loss.planes import random_planes as random_planes
-from visprism.loss.rings import rings as rings
+from visprism.loss.loss_by_distance import loss_by_distance as loss_by_distance
 from visprism.analyses.loss.trajectory import trajectory as trajectory
 
 # Measurements of outputs.

@@ -35,7 +35,8 @@ from visprism.core.devices import settings_of_products
 from visprism.core.errors import InputError
 from visprism.core.provenance import Provenance
 from visprism.drawing.registry import plot
-from visprism.passes.features import FeatureStatistic, Gathered, Seen
+from visprism.passes.features import Gathered
+from visprism.passes.statistic import FeatureStatistic, Seen
 from visprism.passes.tokens import Tokens
 from visprism.table.result import Result
 

@@ -10,7 +10,7 @@ from torch import nn
 from torch.utils.data import DataLoader, Dataset, TensorDataset
 
 import visprism as vp
-from visprism.analyses.subjects import subject_of
+from visprism.analyses.inputs import subject_of
 from visprism.images.images import ordered
 
 

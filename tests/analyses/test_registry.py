@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from visprism import ANALYSES
-from visprism.analyses.subjects import subject_of
+from visprism.analyses.inputs import subject_of
 from visprism.core.options import options_of
 
 NAMES = list(ANALYSES)

@@ -7,7 +7,7 @@ from PIL import Image
 from torch.nn import functional
 
 from visprism import DataOptions, InputError, examine
-from visprism.analyses.subjects import candidates_of, subjects_of
+from visprism.analyses.inputs import candidates_of, subjects_of
 from visprism.core.run import DEFAULT_RUN
 from visprism.results import HessianSpectrum
 

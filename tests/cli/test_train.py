@@ -123,7 +123,7 @@ def test_other_test_images_are_another_run_and_of_other_classes_refused(tmp_path
 def test_a_log_whose_package_is_missing_is_refused(tmp_path, capsys, monkeypatch):
     monkeypatch.setitem(sys.modules, "wandb", None)
     monkeypatch.setattr(
-        "visprism.training.loggers.find_spec", lambda name: None if name == "wandb" else name
+        "visprism.core.loggers.find_spec", lambda name: None if name == "wandb" else name
     )
     said = refused(capsys, "train", "quick", *TINY, "--log", "wandb", "--out", tmp_path / "run")
     assert "the logger wandb needs the package wandb, which is not installed." in said

@@ -22,7 +22,7 @@ SHOWN = {
     "relative_scores": "weight",
     "kind_summary": "mean mean_low mean_high",
     "hessian_curves": "value density",
-    "rings": "radius rise rise_low rise_high",
+    "loss_by_distance": "radius rise rise_low rise_high",
     "sharpness": "sharpness",
     "eigenvalues": "rank value",
     "reliability": "lower upper confidence accuracy",

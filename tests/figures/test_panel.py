@@ -72,7 +72,9 @@ def test_names_on_an_axis_are_those_of_its_model_whatever_their_order(made, name
         assert any(names_of(ax))
 
 
-@pytest.mark.parametrize(("name", "column"), [("hessian_curves", "density"), ("rings", "rise")])
+@pytest.mark.parametrize(
+    ("name", "column"), [("hessian_curves", "density"), ("loss_by_distance", "rise")]
+)
 def test_an_axis_that_models_share_holds_the_values_of_the_second(made, name, column):
     small = made[name]
     large = replace(small, **{column: 3 * np.asarray(getattr(small, column))})

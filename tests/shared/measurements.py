@@ -6,7 +6,7 @@ from dataclasses import replace
 import torch
 
 from visprism import ANALYSES, DataOptions, InputError, Preprocessing
-from visprism.analyses.subjects import images_of, subject_of
+from visprism.analyses.inputs import images_of, subject_of
 from visprism.core.run import DEFAULT_RUN
 
 SIDE = 16

@@ -1,4 +1,4 @@
-"""Laws of loggers (src/visprism/training/loggers.py)."""
+"""Laws of loggers (src/visprism/core/loggers.py)."""
 
 import csv
 import sys
@@ -10,7 +10,7 @@ import pytest
 from stopped import StopError, stopping
 
 from visprism import Run, fit
-from visprism.training.loggers import TensorBoardLogger, log_arrays, make_loggers
+from visprism.core.loggers import TensorBoardLogger, log_arrays, make_loggers
 
 ROW = {"epoch": 1.0, "step": 6.0, "loss": 0.5}
 

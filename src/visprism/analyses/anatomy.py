@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 
 from visprism.analyses.base import ANALYSES, Analysis, Cost, Section
-from visprism.analyses.subject import Subject
+from visprism.analyses.model_on_images import Subject
 from visprism.anatomy.blocks.anatomy import Costs, costs
 from visprism.core.run import Run
 from visprism.drawing.depth import in_order, legend_above

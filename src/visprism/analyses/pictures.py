@@ -9,7 +9,7 @@ from torch import Tensor
 from torch.nn.functional import adaptive_avg_pool2d
 
 from visprism.analyses.base import Section
-from visprism.analyses.subject import Subject
+from visprism.analyses.model_on_images import Subject
 from visprism.core.errors import InputError
 from visprism.core.provenance import Provenance
 from visprism.drawing.color_bars import side_by_side

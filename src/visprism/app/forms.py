@@ -8,7 +8,8 @@ from typing import Annotated, Any, Generic, TypeVar
 
 import msgspec
 
-from visprism.analyses.base import ANALYSES, Needs
+from visprism.analyses.base import ANALYSES
+from visprism.analyses.needs import Needs
 from visprism.analyses.predictions.bands import BAND_CENTERS
 from visprism.app.settings import Settings
 from visprism.core.errors import InputError

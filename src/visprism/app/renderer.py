@@ -16,7 +16,7 @@ from hashlib import blake2b
 from pathlib import Path
 from typing import TypeVar
 
-from visprism.app.serve import end_with_parent
+from visprism.app.child_process import end_with_parent
 from visprism.core.errors import InputError
 from visprism.report.drawings import Drawing, drawings
 from visprism.report.page import PageFigures, page_html

@@ -3,7 +3,6 @@
 import logging
 import multiprocessing.util
 import os
-import signal
 import socket
 import sys
 import threading
@@ -77,22 +76,6 @@ def serve(settings: Settings, port: int, ready: Callable[[str], None]) -> None:
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(0)  # the end of a Python with torch takes seconds
-
-
-def end_with_parent() -> None:
-    """End this process with the server, also where that is killed.
-
-    This module imports little, so that a process knows it before it imports torch.
-    """
-    parent = multiprocessing.parent_process()
-    assert parent is not None
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the server
-
-    def wait() -> None:
-        parent.join()
-        os._exit(1)
-
-    threading.Thread(target=wait, daemon=True).start()
 
 
 def _bound_memory(extra: int) -> None:

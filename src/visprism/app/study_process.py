@@ -77,7 +77,7 @@ def _perform(values: dict[str, Any], write: Write) -> None:
 
 
 def _examine(values: dict[str, Any], write: Write) -> None:
-    from visprism.analyses.subjects import DataOptions
+    from visprism.analyses.inputs import DataOptions
     from visprism.app.forms import Named, parsed_analyses, stated
     from visprism.core.provenance import Provenance
     from visprism.core.run import Run

@@ -39,8 +39,8 @@ from visprism.images.image_set import ImageSet, stratified
 from visprism.images.open_data import load_data
 from visprism.images.training_batches import memory_feed
 from visprism.loss.eigenvalues import top_eigenvalues
+from visprism.loss.loss_by_distance import loss_by_distance
 from visprism.loss.objective import Objective
-from visprism.loss.rings import rings
 from visprism.loss.spectrum import hessian_spectrum
 from visprism.models.loading import LoadedModel, load_model
 from visprism.passes.predict import predict
@@ -141,7 +141,7 @@ def _landscape(training: TrainingRun, epoch: int, run: Run) -> dict[str, float]:
     loaded = _loaded(training, epoch)
     images = _training_images(training, training.scale.images)
     data = list(batches(images, loaded.preprocessing, 64))
-    circles = rings(loaded.model, data, radii=(_RADIUS,), run=run)
+    circles = loss_by_distance(loaded.model, data, radii=(_RADIUS,), run=run)
     rises = zip(circles.batch_norm.tolist(), circles.rise, strict=True)
     return {rise(name): float(value) for name, value in rises}
 

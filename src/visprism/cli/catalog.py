@@ -256,7 +256,7 @@ class Anatomy(Printing, Sized, Weights):
         """Print a model's blocks; draw them if a folder is named."""
         import torch
 
-        from visprism.analyses.subject import dissected_on
+        from visprism.analyses.model_on_images import dissected_on
         from visprism.anatomy.blocks.anatomy import costs
         from visprism.core.files import output_folder, slug
         from visprism.core.run import stream

@@ -14,14 +14,33 @@ from functools import cache, partial
 from importlib.metadata import entry_points, version
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from visprism.cli import catalog, claims, harmonize, studies, study, system, train
-from visprism.cli.arguments import MEASURED, Command, add_arguments
+from visprism.cli.arguments import MEASURED, REQUIRED, Command, add_arguments, argument
 from visprism.cli.output import Parser, flags_of
 from visprism.cli.study_file import first_file, words_of
 from visprism.core.errors import InputError
 from visprism.core.registry import suggestion
+
+
+@dataclass(frozen=True, kw_only=True)
+class Completion(Command):
+    """Print the completion script of a shell: bash, zsh or fish."""
+
+    group, epilog = "installation", ""
+    shell: Literal["bash", "zsh", "fish"] = argument(
+        REQUIRED, "bash, zsh or fish", "SHELL", positional=True
+    )
+
+    def run(self) -> None:
+        """Print a script that completes commands, flags, values and names of files."""
+        import shtab
+
+        parser = whole_parser()
+        system.add_names(parser)
+        print(shtab.complete(parser, self.shell))
+
 
 _PACKAGE = "visprism.analyses"
 _WORDS = "Words without a flag come first, and a list is one word with commas."
@@ -42,7 +61,7 @@ _AFTER: dict[str, Any] = {
     "recipes": train.Recipes,
     "harmonize": harmonize.Harmonize,
     "doctor": system.Doctor,
-    "completion": system.Completion,
+    "completion": Completion,
 }
 
 

@@ -109,7 +109,7 @@ class Demo(StudyCommand, Seeded):
 
     def _examined(self, run: "Run", listener: "Listener") -> "Study":
         from visprism.analyses.base import ANALYSES
-        from visprism.analyses.subjects import DataOptions
+        from visprism.analyses.inputs import DataOptions
         from visprism.study.examine import examine
 
         deadline = self.deadline(self.begin, len(SHIPPED), len(ANALYSES.chosen(None)))

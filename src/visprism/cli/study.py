@@ -27,7 +27,7 @@ from visprism.core.options import Effort, options_of
 from visprism.core.registry import suggestion
 
 if TYPE_CHECKING:
-    from visprism.analyses.subjects import DataOptions
+    from visprism.analyses.inputs import DataOptions
     from visprism.core.run import Run
     from visprism.study.events import Listener
     from visprism.study.study import Study
@@ -92,7 +92,7 @@ class Images(Sized):
 
     def data_options(self) -> "DataOptions":
         """How images are chosen."""
-        from visprism.analyses.subjects import DataOptions
+        from visprism.analyses.inputs import DataOptions
 
         return DataOptions(**{f.name: getattr(self, f.name) for f in fields(DataOptions)})
 

@@ -9,9 +9,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, entry_points, requires, version
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
-from visprism.cli.arguments import DATA, REQUIRED, Command, Printing, argument
+from visprism.cli.arguments import DATA, Command, Printing, argument
 from visprism.cli.output import print_json
 
 
@@ -101,27 +101,7 @@ def _folders() -> dict[str, str]:
     }
 
 
-@dataclass(frozen=True, kw_only=True)
-class Completion(Command):
-    """Print the completion script of a shell: bash, zsh or fish."""
-
-    group, epilog = "installation", ""
-    shell: Literal["bash", "zsh", "fish"] = argument(
-        REQUIRED, "bash, zsh or fish", "SHELL", positional=True
-    )
-
-    def run(self) -> None:
-        """Print a script that completes commands, flags, values and names of files."""
-        import shtab
-
-        from visprism.cli.parser import whole_parser
-
-        parser = whole_parser()
-        _add_names(parser)
-        print(shtab.complete(parser, self.shell))
-
-
-def _add_names(parser: argparse.ArgumentParser) -> None:
+def add_names(parser: argparse.ArgumentParser) -> None:
     """State names of models, data and recipes, and where files follow, by the metavar."""
     import shtab
 

@@ -12,11 +12,11 @@ from visprism.cli.output import print_json, print_table
 from visprism.core.errors import InputError
 
 if TYPE_CHECKING:
+    from visprism.core.loggers import Logger
     from visprism.core.run import Run
     from visprism.images.image_set import ImageSet
     from visprism.study.monitor import Monitor
     from visprism.training.job import Prepared
-    from visprism.training.loggers import Logger
     from visprism.training.recipe import Recipe
 
 

@@ -7,9 +7,9 @@ from accelerate import Accelerator
 from torch import nn
 from torch.optim import Optimizer
 
+from visprism.core.loggers import Draw, log_arrays
 from visprism.study.monitor import Monitor
 from visprism.study.study import Study
-from visprism.training.loggers import Draw, log_arrays
 
 
 class AcceleratedMonitor:

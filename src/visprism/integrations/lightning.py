@@ -6,8 +6,8 @@ from typing import Any
 from lightning.pytorch import Callback, LightningModule, Trainer
 from torch import nn
 
+from visprism.core.loggers import Draw, log_arrays
 from visprism.study.monitor import Monitor
-from visprism.training.loggers import Draw, log_arrays
 
 
 class MonitorCallback(Callback):

@@ -14,8 +14,8 @@ from transformers import (
     TrainingArguments,
 )
 
+from visprism.core.loggers import Draw, log_arrays
 from visprism.study.monitor import Monitor
-from visprism.training.loggers import Draw, log_arrays
 
 # Attributes of callbacks of the Trainer: what they log to, or its module.
 _RUNS = ("tb_writer", "_wandb", "_trackio", "_ml_flow")

@@ -17,7 +17,7 @@ from visprism.anatomy.run.surgery import watch, watch_tokens
 from visprism.anatomy.trace.graph import Graph, Node
 from visprism.anatomy.trace.token_positions import Layout
 from visprism.core.errors import InputError
-from visprism.passes.features import Extracts, FeatureStatistic
+from visprism.passes.statistic import Extracts, FeatureStatistic
 from visprism.passes.tokens import Tokens, token_roles
 
 # After the sum: what acts on each position by itself, or moves numbers without changing them.

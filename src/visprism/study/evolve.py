@@ -12,7 +12,7 @@ from visprism.analyses.base import ANALYSES, Analysis
 from visprism.analyses.evolution import Evolution
 from visprism.analyses.features.cka import CKA, Similarity
 from visprism.analyses.features.fourier import Spectrum
-from visprism.analyses.subjects import DataOptions, images_of
+from visprism.analyses.inputs import DataOptions, images_of
 from visprism.core.errors import InputError
 from visprism.core.files import slug
 from visprism.core.options import Effort

@@ -8,8 +8,9 @@ from typing import Any
 
 import torch
 
-from visprism.analyses.base import ANALYSES, Analysis, FeatureAnalysis, Needs
-from visprism.analyses.subject import Measured, Subject
+from visprism.analyses.base import ANALYSES, Analysis, FeatureAnalysis
+from visprism.analyses.model_on_images import Measured, Subject
+from visprism.analyses.needs import Needs
 from visprism.core.errors import InputError, OutputError
 from visprism.core.options import Effort, option_values
 from visprism.core.processes import gather

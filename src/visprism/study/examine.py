@@ -8,8 +8,8 @@ from typing import Any
 import torch
 
 from visprism.analyses.base import ANALYSES, Analysis
-from visprism.analyses.subject import Subject, forget_choice
-from visprism.analyses.subjects import DataOptions, candidates_of, check_names, subjects_of
+from visprism.analyses.inputs import DataOptions, candidates_of, check_names, subjects_of
+from visprism.analyses.model_on_images import Subject, forget_choice
 from visprism.core.devices import require_default_device
 from visprism.core.errors import InputError
 from visprism.core.memory import reused_memory

@@ -13,7 +13,7 @@ import torch
 from torch import nn
 
 from visprism.analyses.base import Analysis
-from visprism.analyses.subject import Subject, inputs_of
+from visprism.analyses.model_on_images import Subject, inputs_of
 from visprism.anatomy.trace.forward import forward
 from visprism.anatomy.trace.operations import tensors_in
 from visprism.core.errors import InputError

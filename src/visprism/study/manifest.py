@@ -2,7 +2,8 @@
 
 from typing import TYPE_CHECKING
 
-from visprism.analyses.base import ANALYSES, Needs
+from visprism.analyses.base import ANALYSES
+from visprism.analyses.needs import Needs
 from visprism.core.preprocessing import NOT_STATED
 from visprism.core.provenance import Provenance
 from visprism.images.image_set import DATA

@@ -6,7 +6,8 @@ from dataclasses import replace
 from itertools import chain
 from typing import Any
 
-from visprism.analyses.base import ANALYSES, Analysis, Needs
+from visprism.analyses.base import ANALYSES, Analysis
+from visprism.analyses.needs import Needs
 from visprism.core.errors import InputError
 from visprism.report.rows import pairs_of
 from visprism.study.store import Store

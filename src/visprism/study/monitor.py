@@ -16,10 +16,11 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from visprism.analyses.base import ANALYSES, Analysis
-from visprism.analyses.subject import Subject, without_replicas
-from visprism.analyses.subjects import DataOptions, candidates_of, subjects_of
+from visprism.analyses.inputs import DataOptions, candidates_of, subjects_of
+from visprism.analyses.model_on_images import Subject, without_replicas
 from visprism.core.errors import InputError
 from visprism.core.files import make_folder
+from visprism.core.loggers import Draw, Logger, make_loggers
 from visprism.core.options import EFFORTS, Effort
 from visprism.core.preprocessing import Preprocessing
 from visprism.core.processes import rank
@@ -36,7 +37,6 @@ from visprism.study.plan import duration, number_of_images, ordered_steps
 from visprism.study.share import Group, speed_of_all, waits
 from visprism.study.steps import REPLACED, set_aside, step_folder, step_folders
 from visprism.study.study import Study
-from visprism.training.loggers import Draw, Logger, make_loggers
 
 WATCHED = ("fourier", "variance", "singular-values", "token-norms", "attention", "calibration")
 _log = logging.getLogger(__name__)

@@ -14,8 +14,9 @@ import torch
 from torch import nn
 from torch.utils._pytree import tree_leaves
 
-from visprism.analyses.base import WORK, Analysis, FeatureAnalysis
-from visprism.analyses.subject import Subject, inputs_of
+from visprism.analyses.base import Analysis, FeatureAnalysis
+from visprism.analyses.model_on_images import Subject, inputs_of
+from visprism.analyses.needs import WORK
 from visprism.anatomy.blocks.anatomy import costs
 from visprism.anatomy.trace.forward import forward
 from visprism.core.options import EFFORTS, Effort

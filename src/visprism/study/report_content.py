@@ -4,8 +4,9 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from visprism.analyses.base import ANALYSES, Analysis, Needs
+from visprism.analyses.base import ANALYSES, Analysis
 from visprism.analyses.evolution import SECTION as DURING_TRAINING
+from visprism.analyses.needs import Needs
 from visprism.anatomy.blocks.anatomy import Costs, short
 from visprism.core.errors import InputError
 from visprism.core.files import slug

@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from threading import Timer
 
-from visprism.analyses.subject import Subject
+from visprism.analyses.model_on_images import Subject
 from visprism.core.processes import gather, world_size
 from visprism.core.run import Run
 from visprism.study.plan import Speed, Step

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from visprism.analyses.base import ANALYSES, Analysis
-from visprism.analyses.subjects import DataName, DataOptions
+from visprism.analyses.inputs import DataName, DataOptions
 from visprism.core.files import write_text, yaml_text
 from visprism.core.options import Effort, option_values
 from visprism.core.run import Run

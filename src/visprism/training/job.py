@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from visprism.anatomy.trace.forward import errors_of_model, forward
 from visprism.core.errors import InputError
+from visprism.core.loggers import Logger, make_loggers
 from visprism.core.preprocessing import Preprocessing
 from visprism.core.processes import processes, rank
 from visprism.core.provenance import Provenance
@@ -25,7 +26,6 @@ from visprism.models.checkpoints import save_checkpoint
 from visprism.models.loading import LoadedModel, load_model
 from visprism.models.pretrained import names_weights
 from visprism.training.history import History
-from visprism.training.loggers import Logger, make_loggers
 from visprism.training.loop import Watch, fit
 from visprism.training.recipe import Recipe, recipe_fields
 

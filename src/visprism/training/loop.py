@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from visprism.core.errors import InputError
+from visprism.core.loggers import Logger
 from visprism.core.memory import reused_memory
 from visprism.core.processes import processes, rank, world_size
 from visprism.core.provenance import Provenance
@@ -21,7 +22,6 @@ from visprism.training.checkpointer import Checkpointer
 from visprism.training.engine import Batch, Engine
 from visprism.training.epoch_metrics import EpochMetrics, Test, evaluate
 from visprism.training.history import History
-from visprism.training.loggers import Logger
 from visprism.training.optimizers import learning_rate
 from visprism.training.recipe import Recipe
 

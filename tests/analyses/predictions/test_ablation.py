@@ -12,7 +12,7 @@ from torch.utils.flop_counter import FlopCounterMode
 from unusual_modules import built
 
 import visprism as vp
-from visprism.analyses.subjects import subject_of
+from visprism.analyses.inputs import subject_of
 from visprism.anatomy.run.ablations import (
     block_ablations,
     combine_ablations,

@@ -7,9 +7,9 @@ from results_by_hand.base import complete
 from torch import nn
 
 from visprism import DistributionShift, InputError, Predictions, Preprocessing, Provenance
+from visprism.analyses.inputs import subject_of
 from visprism.analyses.predictions.corruptions import ALEXNET
 from visprism.analyses.predictions.distribution_shift import restricted
-from visprism.analyses.subjects import subject_of
 from visprism.core.statistics import difference_interval, wilson
 from visprism.images.stored import stored_conditions
 from visprism.results import ShiftedAccuracy

@@ -10,9 +10,9 @@ from visprism.results import (
     Evolution,
     HessianCurves,
     History,
+    LossByDistance,
     LossIncrease,
     LossSurface,
-    Rings,
     SpectralDensity,
     WeightTrajectory,
 )
@@ -126,11 +126,11 @@ def spectral_density():
     )
 
 
-def rings():
+def loss_by_distance():
     radii = np.array([0.1, 0.5, 1.0])
     by_pair = np.stack([0.9 * radii**2, 1.1 * radii**2])
     return complete(
-        Rings,
+        LossByDistance,
         batch_norm=np.full(3, "frozen"),
         radius=radii,
         rise=Estimated(radii**2, 0.8 * radii**2, 1.2 * radii**2, by_pair),

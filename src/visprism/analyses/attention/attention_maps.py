@@ -16,8 +16,8 @@ from matplotlib.image import AxesImage
 from torch import Tensor
 
 from visprism.analyses.base import ANALYSES, Analysis, Cost, Needs, Section, Sizes
+from visprism.analyses.model_on_images import Subject, inputs_of
 from visprism.analyses.pictures import image_pictures, pictures_section
-from visprism.analyses.subject import Subject, inputs_of
 from visprism.anatomy.blocks.anatomy import Anatomy
 from visprism.anatomy.blocks.attention import Attention, attentions
 from visprism.anatomy.run.attention_weights import attend

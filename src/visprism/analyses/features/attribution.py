@@ -26,8 +26,8 @@ from torch import Tensor
 from torch.nn import functional
 
 from visprism.analyses.base import ANALYSES, Analysis, Cost, Needs, Section, Sizes
+from visprism.analyses.model_on_images import Subject
 from visprism.analyses.pictures import image_pictures, pictures_section
-from visprism.analyses.subject import Subject
 from visprism.anatomy.blocks.anatomy import Anatomy, Block
 from visprism.anatomy.run.interception import intercept
 from visprism.anatomy.trace.forward import as_written, forward

@@ -24,7 +24,7 @@ from visprism.analyses.features.fourier import (
     references,
     without_profile,
 )
-from visprism.analyses.subject import Subject
+from visprism.analyses.model_on_images import Subject
 from visprism.core.options import option
 from visprism.drawing.depth import depth_bar, spectra
 from visprism.drawing.registry import figure

@@ -45,7 +45,7 @@ from visprism.analyses.features.hsic import (
     rbf,
     scaled,
 )
-from visprism.analyses.subject import Measured, Subject
+from visprism.analyses.model_on_images import Measured, Subject
 from visprism.anatomy.blocks.anatomy import Anatomy, Block
 from visprism.anatomy.trace.forward import batch_size
 from visprism.core.errors import InputError

@@ -27,7 +27,7 @@ from jaxtyping import Float, Int
 from torch import nn
 
 from visprism.analyses.base import ANALYSES, Analysis, Needs, Section, Sizes
-from visprism.analyses.subject import Subject
+from visprism.analyses.model_on_images import Subject
 from visprism.core.errors import InputError
 from visprism.core.options import option
 from visprism.core.run import Run, stream

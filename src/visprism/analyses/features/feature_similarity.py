@@ -26,7 +26,7 @@ import torch
 from jaxtyping import Float, Int
 
 from visprism.analyses.base import ANALYSES, Analysis, Cost, Needs, Section, Sizes
-from visprism.analyses.subject import Measured, Subject
+from visprism.analyses.model_on_images import Measured, Subject
 from visprism.core.errors import InputError
 from visprism.core.options import option
 from visprism.core.run import Run, stream

@@ -19,7 +19,7 @@ from matplotlib.axes import Axes
 from torch import Tensor
 
 from visprism.analyses.base import ANALYSES, FeatureAnalysis, Section, reason_of_error
-from visprism.analyses.subject import Subject
+from visprism.analyses.model_on_images import Subject
 from visprism.anatomy.blocks.anatomy import Anatomy, Block
 from visprism.core.errors import InputError
 from visprism.core.options import option

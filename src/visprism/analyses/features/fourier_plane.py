@@ -14,14 +14,14 @@ from jaxtyping import Float
 from torch import Tensor
 
 from visprism.analyses.base import ANALYSES, FeatureAnalysis, Section
-from visprism.analyses.subject import Subject
+from visprism.analyses.model_on_images import Subject
 from visprism.core.options import option
 from visprism.core.statistics import t_quantile
 from visprism.estimates.estimated import Estimated
 from visprism.estimates.findings import Finding
-from visprism.passes.features import Arrays, Extracts, Seen, Sees
 from visprism.passes.profiles import log_amplitude_plane
 from visprism.passes.sources import BranchEnd, residual_branches
+from visprism.passes.statistic import Arrays, Extracts, Seen, Sees
 from visprism.table.result import Result, estimate, result_type, scalar
 from visprism.table.result import column as quantity
 from visprism.table.shapes import Pictures, picture_columns

@@ -19,7 +19,7 @@ import numpy as np
 from jaxtyping import Float, Int64
 
 from visprism.analyses.base import ANALYSES, Analysis, Needs, Section, Sizes
-from visprism.analyses.subject import Subject
+from visprism.analyses.model_on_images import Subject
 from visprism.core.files import atomic_write
 from visprism.core.options import option
 from visprism.core.run import Run

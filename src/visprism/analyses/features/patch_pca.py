@@ -17,8 +17,8 @@ from matplotlib.axes import Axes
 from torch import Tensor
 
 from visprism.analyses.base import ANALYSES, Analysis, Needs, Section, Sizes
+from visprism.analyses.model_on_images import Subject
 from visprism.analyses.pictures import image_pictures, pictures_section
-from visprism.analyses.subject import Subject
 from visprism.anatomy.run.surgery import watch
 from visprism.anatomy.trace.forward import batch_size, forward
 from visprism.core.errors import InputError

@@ -23,7 +23,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 
 from visprism.analyses.base import ANALYSES, Analysis, Cost, Needs, Section, Sizes
-from visprism.analyses.subject import Subject
+from visprism.analyses.model_on_images import Subject
 from visprism.anatomy.blocks.anatomy import Anatomy, Block
 from visprism.anatomy.run.cached_forward import cache_cuts, can_start_at, forward_from_cut
 from visprism.anatomy.trace.forward import forward

@@ -16,7 +16,7 @@ from torch import Tensor
 from torch.nn.functional import avg_pool2d
 
 from visprism.analyses.base import ANALYSES, Analysis, Cost, Needs, Section, Sizes, function_of
-from visprism.analyses.subject import Subject
+from visprism.analyses.model_on_images import Subject
 from visprism.anatomy.blocks.anatomy import Anatomy, Block
 from visprism.anatomy.run.surgery import watch
 from visprism.anatomy.trace.forward import Images, as_written, batch_size, forward, pixels

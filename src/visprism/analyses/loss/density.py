@@ -7,7 +7,7 @@ from matplotlib.axes import Axes
 from matplotlib.ticker import MaxNLocator
 
 from visprism.analyses.base import ANALYSES, Analysis, Cost, Needs, Section, Sizes
-from visprism.analyses.subject import Subject
+from visprism.analyses.model_on_images import Subject
 from visprism.core.options import option
 from visprism.core.run import Run
 from visprism.drawing.registry import figure

@@ -10,7 +10,7 @@ import numpy as np
 from matplotlib.axes import Axes
 
 from visprism.analyses.base import ANALYSES, Analysis, Cost, Needs, Section, Sizes
-from visprism.analyses.subject import Subject
+from visprism.analyses.model_on_images import Subject
 from visprism.core.options import option
 from visprism.core.run import Run
 from visprism.drawing.depth import from_zero

@@ -18,7 +18,7 @@ import numpy as np
 from torch import Tensor
 
 from visprism.analyses.base import ANALYSES, Analysis, Cost, Needs, Section, Sizes, function_of
-from visprism.analyses.subject import Subject
+from visprism.analyses.model_on_images import Subject
 from visprism.anatomy.blocks.anatomy import Anatomy, Block
 from visprism.anatomy.trace.forward import Images, part_of
 from visprism.core.errors import InputError

@@ -1,6 +1,6 @@
 """Loss landscape around the weights, and its increase at exact distances.
 
-Surfaces come from `visprism.loss.landscape`, circles from `visprism.loss.rings`. The
+Surfaces come from `visprism.loss.landscape`, circles from `visprism.loss.loss_by_distance`. The
 interval of an increase is over direction pairs and images.
 """
 
@@ -18,7 +18,7 @@ from torch import nn
 
 from visprism.analyses.base import ANALYSES, Analysis, Cost, Needs, Section, Sizes
 from visprism.analyses.loss.checkpoints import stored_weights
-from visprism.analyses.subject import Subject
+from visprism.analyses.model_on_images import Subject
 from visprism.core.options import option
 from visprism.core.run import DEFAULT_RUN, Run
 from visprism.drawing.color_bars import color_bar
@@ -28,6 +28,7 @@ from visprism.drawing.shapes import value_bar
 from visprism.drawing.style import INK, SIMILARITY, STRIP, legend, tip
 from visprism.loss.eigenvalues import top_eigenpairs
 from visprism.loss.landscape import BATCH_NORM_LABELS, LossSurface, landscape
+from visprism.loss.loss_by_distance import RADII, LossByDistance, loss_by_distance
 from visprism.loss.objective import Objective
 from visprism.loss.planes import (
     Plane,
@@ -38,7 +39,6 @@ from visprism.loss.planes import (
     random_planes,
 )
 from visprism.loss.points import batch_norms
-from visprism.loss.rings import RADII, Rings, rings
 from visprism.table.result import Result
 
 View = Literal["contour", "slices"]
@@ -181,7 +181,7 @@ _STYLES = {"frozen": "-", "reestimated": "--"}
 
 
 @figure(width=2.6, height=2.2)
-def _(result: Rings, ax: Axes) -> Axes:
+def _(result: LossByDistance, ax: Axes) -> Axes:
     """The mean over angles: thin lines for direction pairs, bold for their mean."""
     low, high = result.intervals_of("rise")
     for treatment, rows in result.treatments().items():
@@ -206,7 +206,7 @@ def _(result: Rings, ax: Axes) -> Axes:
         )
     if result.has_batch_norm:
         legend(ax, fontsize="x-small", frameon=False, handlelength=3.2)
-    infos, norm = Rings.infos(), result.normalization
+    infos, norm = LossByDistance.infos(), result.normalization
     label = f"{infos['radius'].label} ({norm}-normalized)" if norm != "none" else "Distance r"
     # The vertical axis, which models share, ends where a loss depends on the scale of the
     # logits, and at 0: intervals of few pairs end far below.
@@ -247,7 +247,7 @@ class Landscape(Analysis):
     rank = 3
     sections = (
         Section(
-            Rings,
+            LossByDistance,
             "Increase of the loss with distance",
             "Mean increase of the NLL on circles around the weights, in several random planes "
             "(thin) and on average (bold). Intervals are over planes and images. For a model "
@@ -341,7 +341,7 @@ class Landscape(Analysis):
             batch_norm=self._treatment,
             run=run,
         )
-        circles = rings(
+        circles = loss_by_distance(
             subject.model,
             batches,
             angles=self.angles,

@@ -19,7 +19,7 @@ from torch import Tensor, nn
 
 from visprism.analyses.base import ANALYSES, Analysis, Cost, Needs, Section, Sizes, function_of
 from visprism.analyses.loss.checkpoints import names_of, stored_weights
-from visprism.analyses.subject import Subject
+from visprism.analyses.model_on_images import Subject
 from visprism.core.options import option
 from visprism.core.run import DEFAULT_RUN, Run
 from visprism.core.statistics import mean_interval

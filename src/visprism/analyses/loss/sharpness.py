@@ -17,7 +17,7 @@ from jaxtyping import Float
 from matplotlib.axes import Axes
 
 from visprism.analyses.base import ANALYSES, Analysis, Cost, Needs, Section, Sizes, function_of
-from visprism.analyses.subject import Subject
+from visprism.analyses.model_on_images import Subject
 from visprism.core.errors import InputError
 from visprism.core.options import option
 from visprism.core.run import Run, stream

@@ -11,7 +11,7 @@ from matplotlib.ticker import MaxNLocator, PercentFormatter
 from torch.optim import SGD, Optimizer
 
 from visprism.analyses.base import ANALYSES, Analysis, Cost, Needs, Section
-from visprism.analyses.subject import Subject
+from visprism.analyses.model_on_images import Subject
 from visprism.core.options import option
 from visprism.core.run import Run
 from visprism.drawing.registry import figure

@@ -13,7 +13,7 @@ from torch import nn
 
 from visprism.analyses.base import ANALYSES, Analysis, Cost, Section
 from visprism.analyses.loss.checkpoints import stored_weights
-from visprism.analyses.subject import Subject
+from visprism.analyses.model_on_images import Subject
 from visprism.core.errors import InputError
 from visprism.core.options import option
 from visprism.core.run import DEFAULT_RUN, Run

@@ -18,6 +18,7 @@ from matplotlib.axes import Axes
 from matplotlib.ticker import PercentFormatter
 
 from visprism.analyses.base import ANALYSES, Analysis, Cost, Needs, Section, Sizes, function_of
+from visprism.analyses.model_on_images import Subject
 from visprism.analyses.predictions.ablation_by_kind import (
     PARTS,
     RANKED,
@@ -26,7 +27,6 @@ from visprism.analyses.predictions.ablation_by_kind import (
     kind_ablations,
 )
 from visprism.analyses.predictions.perturbed import drops_text
-from visprism.analyses.subject import Subject
 from visprism.anatomy.blocks.anatomy import Anatomy
 from visprism.anatomy.run import ablations as part_ablations
 from visprism.anatomy.run import replaced_parts as parts_of

@@ -20,8 +20,8 @@ from matplotlib.ticker import FuncFormatter, PercentFormatter
 from torch import Tensor, nn
 
 from visprism.analyses.base import ANALYSES, Analysis, Cost, Needs, Section, Sizes
+from visprism.analyses.model_on_images import Subject
 from visprism.analyses.predictions.attacks import Attack, attack_images
-from visprism.analyses.subject import Subject
 from visprism.core.errors import InputError
 from visprism.core.options import option
 from visprism.core.processes import add_up

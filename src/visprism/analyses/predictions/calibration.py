@@ -14,6 +14,7 @@ from matplotlib.axes import Axes
 from matplotlib.ticker import PercentFormatter
 
 from visprism.analyses.base import ANALYSES, Analysis, Cost, Needs, Section, Sizes, function_of
+from visprism.analyses.model_on_images import Measured, Subject
 from visprism.analyses.predictions.confusions import (
     ClassAccuracy,
     Confusions,
@@ -26,7 +27,6 @@ from visprism.analyses.predictions.error_consistency import (
     error_consistency,
 )
 from visprism.analyses.predictions.temperature import TemperatureScaling, temperature_if_finite
-from visprism.analyses.subject import Measured, Subject
 from visprism.core.errors import InputError
 from visprism.core.options import option
 from visprism.core.run import Run

@@ -26,8 +26,8 @@ from visprism.analyses.base import (
     Sizes,
     reason_of_error,
 )
+from visprism.analyses.model_on_images import Subject
 from visprism.analyses.predictions.calibration import calibration
-from visprism.analyses.subject import Subject
 from visprism.core.errors import InputError
 from visprism.core.options import option
 from visprism.core.run import DEFAULT_RUN, Run

@@ -25,13 +25,13 @@ from visprism.analyses.base import (
     Sizes,
     reason_of_error,
 )
+from visprism.analyses.model_on_images import Subject
 from visprism.analyses.predictions.corruptions import (
     ALEXNET,
     ALEXNET_CLASSES,
     ALEXNET_SIZE,
     relative_errors,
 )
-from visprism.analyses.subject import Subject
 from visprism.core.errors import InputError
 from visprism.core.options import option
 from visprism.core.run import Run

@@ -13,9 +13,9 @@ import numpy as np
 import torch
 
 from visprism.analyses.base import ANALYSES, Section, function_of
+from visprism.analyses.model_on_images import Subject
 from visprism.analyses.predictions.bands import Frequency, basis_image, half_plane, with_rms
 from visprism.analyses.predictions.perturbed import PerturbedAccuracy
-from visprism.analyses.subject import Subject
 from visprism.core.options import option
 from visprism.estimates import estimated, questions
 from visprism.estimates.answers import POINTS

@@ -18,6 +18,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from visprism.analyses.base import ANALYSES, Section, Sizes, function_of
+from visprism.analyses.model_on_images import Subject
 from visprism.analyses.predictions.bands import (
     BAND_CENTERS,
     BAND_WIDTH,
@@ -27,7 +28,6 @@ from visprism.analyses.predictions.bands import (
     with_rms,
 )
 from visprism.analyses.predictions.perturbed import PerturbedAccuracy, drops_text
-from visprism.analyses.subject import Subject
 from visprism.core.errors import InputError
 from visprism.core.options import option
 from visprism.estimates import questions

@@ -20,7 +20,7 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from visprism.analyses.base import ANALYSES, Analysis, Cost, Needs, Section, Sizes
-from visprism.analyses.subject import Subject
+from visprism.analyses.model_on_images import Subject
 from visprism.anatomy.blocks.anatomy import Block
 from visprism.core.options import option
 from visprism.core.run import Run

@@ -8,7 +8,7 @@ from jaxtyping import Int64
 from torch import Tensor
 
 from visprism.analyses.base import Analysis, Cost, Needs, Sizes
-from visprism.analyses.subject import Subject
+from visprism.analyses.model_on_images import Subject
 from visprism.core.run import Run
 from visprism.estimates.estimated import Estimated
 from visprism.estimates.text import points_text

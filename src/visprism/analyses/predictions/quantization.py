@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from visprism.analyses.base import ANALYSES, Analysis, Cost, Needs, Section, Sizes
-from visprism.analyses.subject import Subject
+from visprism.analyses.model_on_images import Subject
 from visprism.anatomy.blocks.anatomy import Anatomy, Block
 from visprism.anatomy.run.ablations import quantization, quantized, weights_of
 from visprism.core.errors import InputError

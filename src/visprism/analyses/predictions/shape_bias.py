@@ -21,7 +21,7 @@ from visprism.analyses.base import (
     Sizes,
     reason_of_error,
 )
-from visprism.analyses.subject import Subject
+from visprism.analyses.model_on_images import Subject
 from visprism.core.errors import InputError
 from visprism.core.run import Run
 from visprism.core.statistics import FEWEST_DIFFERENT, wilson

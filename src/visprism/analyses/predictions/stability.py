@@ -15,8 +15,8 @@ from matplotlib.ticker import PercentFormatter
 from torch import Tensor, nn
 
 from visprism.analyses.base import ANALYSES, Analysis, Cost, Needs, Section, Sizes
+from visprism.analyses.model_on_images import Subject
 from visprism.analyses.predictions.corruptions import not_corruptible, seconds_to_corrupt
-from visprism.analyses.subject import Subject
 from visprism.core.errors import InputError
 from visprism.core.options import option
 from visprism.core.run import DEFAULT_RUN, Run

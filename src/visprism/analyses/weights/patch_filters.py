@@ -15,7 +15,7 @@ from visprism.analyses.base import (
     function_of,
     reason_of_error,
 )
-from visprism.analyses.subject import Subject
+from visprism.analyses.model_on_images import Subject
 from visprism.anatomy.blocks.anatomy import Anatomy
 from visprism.core.errors import InputError
 from visprism.core.options import option

@@ -10,7 +10,7 @@ from matplotlib.colors import Normalize
 from matplotlib.figure import Figure
 
 from visprism.analyses.base import ANALYSES, Analysis, Section, reason_of_error
-from visprism.analyses.subject import Subject
+from visprism.analyses.model_on_images import Subject
 from visprism.anatomy.blocks.anatomy import Anatomy
 from visprism.core.errors import InputError
 from visprism.core.run import DEFAULT_RUN, Run

@@ -10,7 +10,7 @@ from matplotlib.axes import Axes
 from torch import Tensor, nn
 
 from visprism.analyses.base import ANALYSES, Analysis, Section
-from visprism.analyses.subject import Subject
+from visprism.analyses.model_on_images import Subject
 from visprism.core.errors import InputError
 from visprism.core.options import option
 from visprism.core.run import DEFAULT_RUN, Run

@@ -18,9 +18,9 @@ from visprism.analyses.attention.attention_maps import (
     class_tokens,
     rollouts,
 )
-from visprism.analyses.base import Needs
 from visprism.analyses.features.fourier import Fourier, HighFrequency, Spectrum
 from visprism.analyses.features.receptive_field import receptive_map
+from visprism.analyses.needs import Needs
 from visprism.analyses.predictions.bands import band, filtered, with_rms
 from visprism.analyses.predictions.frequency_noise import white_noise
 from visprism.anatomy.blocks.attention import attentions

@@ -11,8 +11,8 @@ import torch
 from jaxtyping import Float, UInt8
 from torch import Tensor
 
-from visprism.analyses.subject import Subject
-from visprism.analyses.subjects import Candidate, DataOptions, candidates_of, subjects_of
+from visprism.analyses.inputs import Candidate, DataOptions, candidates_of, subjects_of
+from visprism.analyses.model_on_images import Subject
 from visprism.anatomy.blocks.anatomy import Anatomy
 from visprism.anatomy.blocks.attention import attentions
 from visprism.anatomy.run.ablations import Ablation, block_ablations

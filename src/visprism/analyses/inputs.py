@@ -8,7 +8,7 @@ from typing import Any, Literal
 from torch import nn
 from torch.utils.data import DataLoader, Dataset, IterableDataset
 
-from visprism.analyses.subject import (
+from visprism.analyses.model_on_images import (
     BATCH_SIZE,
     Subject,
     check_images_differ,

@@ -10,6 +10,7 @@ import torch
 from jaxtyping import UInt8
 from torch import Tensor, nn
 
+from visprism.analyses.needs import Needs
 from visprism.anatomy.blocks.anatomy import Anatomy
 from visprism.anatomy.blocks.attention import attentions
 from visprism.anatomy.blocks.dissect import dissect
@@ -218,10 +219,8 @@ class Subject:
         """Return free memory to the system."""
         return_free_memory()
 
-    def missing(self, needs: Any) -> str | None:
+    def missing(self, needs: Needs) -> str | None:
         """Which of the needs is not met, as a sentence; None if all are."""
-        from visprism.analyses.base import Needs
-
         if Needs.FEATURES in needs and all(block.layout is None for block in self.anatomy):
             return "no block of the model has a feature map on a spatial grid"
         if Needs.ATTENTION in needs and (reason := self.without_attention()):

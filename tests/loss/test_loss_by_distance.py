@@ -5,11 +5,11 @@ import pytest
 from landscape_cases import least_squares, squares
 from scipy import stats
 
-from visprism import Answer, Run, landscape, random_planes, rings
+from visprism import Answer, Run, landscape, loss_by_distance, random_planes
 from visprism.estimates.answers import difference
 from visprism.estimates.estimated import stacked
-from visprism.loss.rings import crossed_mean
-from visprism.results import Rings
+from visprism.loss.loss_by_distance import crossed_mean
+from visprism.results import LossByDistance
 
 
 @pytest.fixture
@@ -28,7 +28,7 @@ def test_on_a_quadratic_the_increase_is_exact_at_every_distance(linear, angles):
     """r^2/4 (d1' H d1 + d2' H d2), with H of least squares the second moment of the inputs."""
     model, batches = linear
     radii = (0.03, 0.1, 0.5, 1.0, 3.0)
-    result = rings(model, batches, radii=radii, angles=angles, pairs=3, loss=squares)
+    result = loss_by_distance(model, batches, radii=radii, angles=angles, pairs=3, loss=squares)
     x = batches[0][0].flatten(1)
     for pair, plane in enumerate(random_planes(model, pairs=3)):
         curvature = sum(
@@ -44,7 +44,7 @@ def test_on_a_quadratic_the_increase_is_exact_at_every_distance(linear, angles):
 def test_every_point_is_at_its_distance(normalized, treatment):
     """Against a surface that has the same points on its grid, for each treatment."""
     model, batches = normalized
-    result = rings(model, batches, angles=4, run=Run(seed=1))
+    result = loss_by_distance(model, batches, angles=4, run=Run(seed=1))
     assert len(result) == 2 * 3
     planes = random_planes(model, points=5, pairs=3, seed=1)
     surface = landscape(model, batches, planes, batch_norm=treatment)
@@ -59,7 +59,7 @@ def test_every_point_is_at_its_distance(normalized, treatment):
 
 def test_a_model_without_batch_norm_has_the_same_rows_for_both_treatments(linear):
     model, batches = linear
-    result = rings(model, batches, angles=4, loss=squares)
+    result = loss_by_distance(model, batches, angles=4, loss=squares)
     estimated, frozen = result.answers()
     assert frozen.value == estimated.value
     assert frozen.quantity.endswith("at filter-normalized distance 0.5 (BatchNorm frozen)")
@@ -121,7 +121,7 @@ def rings_of(values, radii=(0.5,)):
     """Hand-made circles: a list of pair means by distance for each treatment."""
     rises = [np.asarray(v, dtype=float) for by_radius in values.values() for v in by_radius]
     numbers = [crossed_mean(np.repeat(rise[:, None], 8, axis=1)) for rise in rises]
-    return Rings(
+    return LossByDistance(
         batch_norm=np.repeat(list(values), len(radii)),
         radius=np.tile(radii, len(values)),
         rise=stacked(numbers),

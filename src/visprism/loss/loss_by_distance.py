@@ -42,8 +42,8 @@ _DISAGREEMENT = 1.5  # ratio of the two increases of the NLL above which VP105 i
 _SMALLEST_INCREASE = 0.01  # nats; where both increases are smaller, they are not compared
 
 
-@result_type("rings")
-class Rings(Result):
+@result_type("loss_by_distance")
+class LossByDistance(Result):
     """The NLL on circles around the weights; one row for each BatchNorm treatment and distance.
 
     Values are means over direction pairs and angles; values of single pairs are in
@@ -182,7 +182,7 @@ def crossed_mean(values: Float[np.ndarray, "pairs images"]) -> Number:
     return Number(average, average - half, average + half, by_pair)
 
 
-def rings(
+def loss_by_distance(
     model: nn.Module,
     batches: Iterable,
     *,
@@ -194,7 +194,7 @@ def rings(
     normalization: str = "filter",
     perturb_positions: bool = False,
     run: Run = DEFAULT_RUN,
-) -> Rings:
+) -> LossByDistance:
     """The loss on circles around the model's weights, in planes of random directions.
 
     Where the model has BatchNorm, its running statistics do not fit weights elsewhere, which a
@@ -251,7 +251,7 @@ def rings(
         for name, (i, radius) in product(names, enumerate(radii)):
             rows.append((name, radius, crossed_mean(rises[:, i])))
     batch_norm, radius, rise = zip(*rows, strict=True)
-    return Rings(
+    return LossByDistance(
         batch_norm=np.array(batch_norm),
         radius=np.array(radius),
         rise=stacked(rise),
