@@ -125,6 +125,8 @@ def test_redundancy_is_the_mean_cosine_with_the_other_heads():
 
 def test_the_error_of_the_mean_over_heads_keeps_that_heads_see_the_same_images():
     model, images, anatomy = built()
+    for block in model.blocks:  # contrast: at initialization NMI is as small as its rounding
+        block.attn.qkv.weight.data *= 30
     (statistics,) = vp.observe(anatomy, images.split(2), [Attention()])
     with torch.no_grad(), vp.attend(anatomy, Attention().extract) as extracts:
         model(images)
@@ -132,8 +134,8 @@ def test_the_error_of_the_mean_over_heads_keeps_that_heads_see_the_same_images()
     for i, name in ((0, "distance"), (2, "nmi")):
         mean, error = by_image[:, i].mean(), by_image[:, i].std(ddof=1) / math.sqrt(len(images))
         found_mean = getattr(statistics, f"mean_{name}")
-        assert found_mean == pytest.approx(mean, rel=1e-2)  # 1e-5 in float32
-        assert error_of(found_mean, len(images)) == pytest.approx(error, rel=1e-2)
+        assert found_mean == pytest.approx(mean, rel=1e-4)
+        assert error_of(found_mean, len(images)) == pytest.approx(error, rel=1e-3)
 
 
 def test_other_statistics_see_the_same_bits_beside_attention():
