@@ -1,5 +1,7 @@
 """Models that people write, and what examine makes of them: right numbers, or one sentence."""
 
+import itertools
+
 import pytest
 import torch
 from small_models import seeded
@@ -70,6 +72,44 @@ def test_a_hook_of_the_model_itself_is_part_of_its_pass(noise):
     study = vp.examine(models, data, analyses=[*FEATURES, "ablation"])
     assert not study.failures
     assert numbers(study, "hook") == numbers(study, "code")
+
+
+ERRORS = [
+    SystemExit(3),
+    GeneratorExit(),
+    StopIteration(),
+    RecursionError(),
+    MemoryError(),
+]
+
+
+@pytest.mark.parametrize("error", ERRORS, ids=lambda error: type(error).__name__)
+def test_whatever_a_model_raises_is_a_failure_of_that_model(error, net, loader):
+    calls = itertools.count()
+
+    def fail_later(logits):
+        if next(calls) > 12:
+            raise error
+        return logits
+
+    models = {"raises": Around(net(), after=fail_later).eval(), "good": net(1)}
+    study = vp.examine(models, loader, analyses=FEATURES)
+    alone = vp.examine({"good": net(1)}, loader, analyses=FEATURES)
+    failed = [failure for failure in study.failures if failure.model == "raises"]
+    assert failed
+    assert all(type(error).__name__ in f.reason or "memory" in f.reason for f in failed)
+    assert numbers(study, "good") == numbers(alone, "good") != {}
+
+
+@pytest.mark.parametrize("error", ERRORS, ids=lambda error: type(error).__name__)
+def test_what_a_model_raises_at_first_is_one_sentence(error, net, loader):
+    def fail(_):
+        raise error
+
+    memory = isinstance(error, MemoryError)  # which is not about the shape of images
+    with pytest.raises(MemoryError if memory else vp.InputError) as raised:
+        vp.examine(Around(net(), fail).eval(), loader, analyses="variance")
+    assert memory or type(error).__name__ in str(raised.value)
 
 
 def test_a_model_without_any_result_costs_the_others_no_page(net, loader, tmp_path):

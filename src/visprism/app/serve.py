@@ -5,7 +5,6 @@ import multiprocessing.util
 import os
 import socket
 import sys
-import threading
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
@@ -13,12 +12,12 @@ from types import FrameType
 
 from visprism.app.settings import Settings
 from visprism.core.errors import InputError
+from visprism.core.interruption import keeping
 
 _HOST = "127.0.0.1"
 _CONNECTIONS = 500
 _IDLE_SECONDS = 15
 _CLOSING_SECONDS = 1
-_PATIENCE = 4.0  # seconds that the app has to end after a signal
 
 
 def serve(settings: Settings, port: int, ready: Callable[[str], None]) -> None:
@@ -60,17 +59,13 @@ def serve(settings: Settings, port: int, ready: Callable[[str], None]) -> None:
         listener.listen()  # a browser that opens the address at once waits
         ready(f"http://{_HOST}:{listener.getsockname()[1]}/{settings.token}/")
         server = uvicorn.Server(config)
-        handle = server.handle_exit
 
         def handle_exit(sig: int, frame: FrameType | None) -> None:
-            end = threading.Timer(_PATIENCE, os._exit, [128 + sig])
-            end.daemon = True
-            end.start()
             logging.getLogger("uvicorn.error").setLevel(logging.CRITICAL)  # of what is cut off
-            handle(sig, frame)
+            server.should_exit = True
 
         server.handle_exit = handle_exit
-        with suppress(KeyboardInterrupt):  # which uvicorn raises again after it has closed
+        with keeping(lambda: "studies keep what is complete"):
             server.run(sockets=[listener])
     multiprocessing.util._run_finalizers(0)  # pyrefly: ignore (of semaphores, or they leak)
     sys.stdout.flush()

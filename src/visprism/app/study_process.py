@@ -16,9 +16,10 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from visprism.core.interruption import ignore_signals, keeping, watch_signals
+
 _NICENESS = 5
 _SECONDS = 0.3  # between two lines about progress
-_PATIENCE = 8.0  # seconds after which the process ends whatever it does
 
 Write = Callable[..., None]
 
@@ -34,9 +35,11 @@ def main() -> None:
 
     values = json.loads(sys.stdin.readline())
     _settle()
+    watch_signals()
     threading.Thread(target=_end_with_input, daemon=True).start()
-    with suppress(BrokenPipeError):
+    with suppress(BrokenPipeError), keeping(lambda: "what is complete is stored"):
         _perform(values, write)
+    ignore_signals()
 
 
 def _settle() -> None:
@@ -54,8 +57,6 @@ def _end_with_input() -> None:
     """End this process as Ctrl-C does once the server closes the input, or is gone."""
     sys.stdin.read()
     os.kill(os.getpid(), signal.SIGINT)
-    time.sleep(_PATIENCE)
-    os._exit(130)  # a library computes and does not hear of it
 
 
 def _perform(values: dict[str, Any], write: Write) -> None:

@@ -7,6 +7,7 @@ from typing import Literal
 
 from visprism.cli.arguments import AUTO, DATA, DEVICE, Printing, argument
 from visprism.cli.output import print_table
+from visprism.core.interruption import keeping
 from visprism.core.options import check_used
 
 OUT = Path("claims")
@@ -80,20 +81,17 @@ class Claims(Printing):
         from visprism.core.progress import console_progress
 
         out = self.out or OUT
-        try:
-            with console_progress() as progress:
-                raw = run_claims(
-                    self.codes or None,
-                    out=out,
-                    scale=self.scale or "small",
-                    data=self.data,
-                    seeds=self.seeds,
-                    report=lambda line: print(line, file=sys.stderr, flush=True),
-                    run=replace(self, device=self.device or AUTO).new_run(progress),
-                )
-        except KeyboardInterrupt as interruption:
-            message = f"{out} is kept; the same command resumes"
-            raise KeyboardInterrupt(message) from interruption
+        text = f"{out} is kept; the same command resumes"
+        with keeping(lambda: text), console_progress() as progress:
+            raw = run_claims(
+                self.codes or None,
+                out=out,
+                scale=self.scale or "small",
+                data=self.data,
+                seeds=self.seeds,
+                report=lambda line: print(line, file=sys.stderr, flush=True),
+                run=replace(self, device=self.device or AUTO).new_run(progress),
+            )
         if raw is not None:
             self._report()
 

@@ -10,6 +10,7 @@ from visprism.cli.arguments import DATA, MODEL, REQUIRED, Printing, Weights, arg
 from visprism.cli.output import columns, print_json, records
 from visprism.cli.train import Training
 from visprism.core.errors import InputError
+from visprism.core.interruption import keeping
 from visprism.core.options import check_used
 
 if TYPE_CHECKING:
@@ -142,7 +143,7 @@ class Harmonize(Printing, Weights, Training):
 
     def _searched(self, msa: "MSAConfig") -> "tuple[ReplacementSearch, LoadedModel]":
         from visprism.core.progress import console_progress
-        from visprism.harmonize.search import LOG, search_by_recipe
+        from visprism.harmonize.search import search_by_recipe
         from visprism.training.job import Job
 
         if self.data is None:
@@ -154,21 +155,22 @@ class Harmonize(Printing, Weights, Training):
             pretrained=self.pretrained is True,
             **{name: getattr(self, name) for name in names},
         )
-        try:
-            with console_progress() as progress:
-                return search_by_recipe(
-                    job,
-                    recipe,
-                    msa=msa,
-                    repeats=self.repeats,
-                    report=lambda text: print(text, file=sys.stderr, flush=True),
-                    run=replace(self.new_run(progress), seed=0),  # seeds are the recipe's
-                )
-        except KeyboardInterrupt as interruption:
-            message = "no training was complete"
-            if (self.out / LOG).exists():
-                message = f"{self.out / LOG} is kept; the same command resumes"
-            raise KeyboardInterrupt(message) from interruption
+        with keeping(self._kept), console_progress() as progress:
+            return search_by_recipe(
+                job,
+                recipe,
+                msa=msa,
+                repeats=self.repeats,
+                report=lambda text: print(text, file=sys.stderr, flush=True),
+                run=replace(self.new_run(progress), seed=0),  # seeds are the recipe's
+            )
+
+    def _kept(self) -> str:
+        from visprism.harmonize.search import LOG
+
+        if not (self.out / LOG).exists():
+            return "no training was complete"
+        return f"{self.out / LOG} is kept; the same command resumes"
 
 
 def _parameters(model: "nn.Module") -> int:

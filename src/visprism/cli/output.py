@@ -3,11 +3,11 @@
 import argparse
 import json
 import re
-import signal
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from visprism.core.errors import InputError, printable
+from visprism.core.errors import InputError, printable, shortage
+from visprism.core.interruption import interrupted, signal_number
 
 if TYPE_CHECKING:
     from visprism.study.study import Study
@@ -127,13 +127,11 @@ def outcome(error: BaseException, flags: Iterable[str]) -> tuple[str, int] | Non
         flags: of the command, by which its arguments are called.
     """
     if isinstance(error, KeyboardInterrupt):  # a command that has kept results says so
-        return f"interrupted; {str(error) or 'nothing was written'}", 128 + signal.SIGINT
+        return interrupted(str(error)), 128 + signal_number()
+    if sentence := shortage(error):
+        return sentence, 2
     if isinstance(error, InputError | OSError):
         return printable(with_flags(str(error), flags), keep="\n"), 2
-    if isinstance(error, MemoryError) or re.search("allocate memory|out of memory", str(error)):
-        reason = printable(str(error).strip().partition("\n")[0]) or "no details"
-        remedy = "Use fewer images, smaller batches or smaller numbers."
-        return f"there is not enough memory ({reason}). {remedy}", 2
     return None
 
 

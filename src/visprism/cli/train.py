@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from visprism.cli.arguments import DATA, MODEL, REQUIRED, OnDevice, Printing, Sized, argument
 from visprism.cli.output import print_json, print_table
 from visprism.core.errors import InputError
+from visprism.core.interruption import keeping
 
 if TYPE_CHECKING:
     from visprism.core.loggers import Logger
@@ -156,36 +157,36 @@ class Train(Printing, Training):
         """Train, draw the learning curves, and print the outcome."""
         from visprism.core.processes import processes, rank
         from visprism.core.progress import console_progress
-        from visprism.training.checkpointer import valid_checkpoint
         from visprism.training.job import Job, train
 
         recipe = self.changed(self.recipe)
         given = {"folder": self.out, "logs": self.log or None}
         shared = {f.name: getattr(self, f.name) for f in fields(Job) if f.name not in given}
-        try:
-            with console_progress() as progress:
-                run = self.new_run(progress)
-                with processes(run.compute):
-                    is_first = rank() == 0
-                    lines = [_EpochLines(recipe)] if is_first else []
-                    history = train(
-                        Job(**given, **shared),
-                        recipe,
-                        loggers=lines,
-                        watch=partial(self._monitor, recipe, run) if self.watch else None,
-                        run=run,
-                    )
-                    findings = self._draw_curves(history) if is_first else None
-        except KeyboardInterrupt as interruption:
-            checkpoint = valid_checkpoint(self.out)
-            message = "no training checkpoint was saved yet"
-            if checkpoint is not None:
-                message = f"saved {checkpoint}; the same command with --resume resumes"
-            raise KeyboardInterrupt(message) from interruption
+        with keeping(self._kept), console_progress() as progress:
+            run = self.new_run(progress)
+            with processes(run.compute):
+                is_first = rank() == 0
+                lines = [_EpochLines(recipe)] if is_first else []
+                history = train(
+                    Job(**given, **shared),
+                    recipe,
+                    loggers=lines,
+                    watch=partial(self._monitor, recipe, run) if self.watch else None,
+                    run=run,
+                )
+                findings = self._draw_curves(history) if is_first else None
         if findings is not None and self.json:
             print_json({"out": str(self.out), "findings": findings})
         elif findings is not None:
             print(*findings, f"Wrote {self.out}", sep="\n")
+
+    def _kept(self) -> str:
+        from visprism.training.checkpointer import valid_checkpoint
+
+        checkpoint = valid_checkpoint(self.out)
+        if checkpoint is None:
+            return "no training checkpoint was saved yet"
+        return f"saved {checkpoint}; the same command with --resume resumes"
 
     def _monitor(
         self,

@@ -1,5 +1,8 @@
 """Errors of the user: one exception with one clear sentence."""
 
+import errno
+import re
+
 
 class InputError(ValueError):
     """A value from the user that cannot be used.
@@ -27,6 +30,27 @@ class OutputError(OSError):
     def __str__(self) -> str:
         """The message, where an `OSError` shows its number."""
         return str(self.args[0])
+
+
+_SHORTAGES = {  # by a pattern of the error
+    "MemoryError|allocate memory|out of memory": "there is not enough memory ({}). Use fewer "
+    "images, smaller batches or smaller numbers.",
+    "start new thread|BlockingIOError": "no more threads or processes can be started ({}). "
+    "Raise their limit (ulimit -u) or the limit of memory (ulimit -v), or set "
+    "OMP_NUM_THREADS=1.",
+    "Too many open files": "too many files are open ({}). Raise the limit (ulimit -n).",
+}
+
+
+def shortage(error: BaseException) -> str:
+    """What the machine has too little of, as a sentence; empty for any other error."""
+    number = getattr(error, "errno", None)
+    name = "MemoryError" if number == errno.ENOMEM else type(error).__name__
+    reason = printable(str(error).strip().partition("\n")[0]) or "no details"
+    for pattern, sentence in _SHORTAGES.items():
+        if not isinstance(error, InputError) and re.search(pattern, f"{name}: {error}"):
+            return sentence.format(reason)
+    return ""
 
 
 def printable(text: str, keep: str = "") -> str:

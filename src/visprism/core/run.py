@@ -15,6 +15,7 @@ from torch import nn
 
 from visprism.core.devices import Compute
 from visprism.core.errors import InputError
+from visprism.core.interruption import check_interruption
 from visprism.core.processes import rank, share, world_size
 from visprism.core.provenance import Provenance
 
@@ -85,11 +86,12 @@ class Run:
         return replace(self, deadline=min(present, deadline))
 
     def check_time(self) -> None:
-        """Raise `TimeBudgetError` after the deadline.
+        """Raise `TimeBudgetError` after the deadline, or `KeyboardInterrupt` after Ctrl-C.
 
         Only a run in one process has a deadline that is checked within a measurement:
         several processes would have to agree at every step.
         """
+        check_interruption()
         if world_size() == 1 and self.seconds_left < 0:
             raise TimeBudgetError(
                 "the time budget was used up before the measurement was complete"

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from visprism.core.errors import InputError
+from visprism.core.errors import InputError, shortage
 from visprism.core.files import exists, is_file
 from visprism.core.preprocessing import OUTPUT, Preprocessing
 from visprism.core.run import stream
@@ -148,7 +148,9 @@ def _wrap_build_errors(spec: ModelSpec) -> Iterator[None]:
         yield
     except InputError:
         raise
-    except Exception as error:
+    except (Exception, SystemExit, GeneratorExit) as error:  # of the user's file
+        if shortage(error):
+            raise
         cause = str(error).strip().partition("\n")[0].rstrip(".")
         here = spec.source == "hf" and Path(spec.name).expanduser().is_dir()
         if spec.source == "file":

@@ -10,13 +10,15 @@ import textwrap
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from matplotlib.figure import Figure
 
+from visprism.core.interruption import check_interruption
 from visprism.core.run import Progress
 from visprism.drawing.panel import panel
 from visprism.drawing.registry import frame_of
@@ -24,6 +26,8 @@ from visprism.drawing.save import render_formats
 from visprism.report.content import Content, SectionContent
 from visprism.report.overview import overview
 from visprism.table.result import Result
+
+T = TypeVar("T")
 
 OVERVIEW = "overview"
 _FEWEST = 6  # figures of a process, which takes some time to start
@@ -51,14 +55,17 @@ class Drawing:
         try:
             figure = self.draw()
             return {} if figure is None else render_formats(figure, formats)
-        except Exception as error:  # of a plug-in, or of numbers that were changed in the file
-            return render_formats(_sentence(self.label, error), formats)
+        except (Exception, SystemExit) as error:  # of a plug-in, or of changed numbers
+            return self.sentence(f"{type(error).__name__}: {error}", formats)
+
+    def sentence(self, reason: str, formats: Sequence[str]) -> dict[str, bytes]:
+        """A figure that says why this one is not drawn, in each format."""
+        return render_formats(_sentence(self.label, reason), formats)
 
 
-def _sentence(label: str, error: Exception) -> Figure:
-    """A figure that says why another one cannot be drawn."""
+def _sentence(label: str, reason: str) -> Figure:
     figure = Figure(figsize=(6.9, 0.6))
-    text = f"{label}: not drawn. {type(error).__name__}: {error}"
+    text = f"{label}: not drawn. {reason}"
     figure.text(0, 0.5, textwrap.fill(text[:_LONGEST], 95), fontsize=8, va="center")
     return figure
 
@@ -145,6 +152,7 @@ def rendered(
     files = (d.files(formats) for d in todo) if number == 1 else _shared(todo, formats, number)
     tracked = progress(todo, "figures") if progress else todo
     for drawing, by_format in zip(tracked, files, strict=True):
+        check_interruption()
         if by_format:
             yield drawing, by_format
 
@@ -159,12 +167,35 @@ def _processes(figures: int) -> int:
 def _shared(
     todo: Sequence[Drawing], formats: Sequence[str], processes: int
 ) -> Iterator[dict[str, bytes]]:
-    context = multiprocessing.get_context("fork")
-    pool = ProcessPoolExecutor(processes, context, initializer=_begin)
-    with warnings.catch_warnings(), pool:
+    """The files of each figure; a process that ends costs the figure that it was drawing."""
+    context, done = multiprocessing.get_context("fork"), 0
+    while done < len(todo):
+        pool = ProcessPoolExecutor(processes, context, initializer=_begin)
+        try:
+            for files in _mapped(pool, partial(Drawing.files, formats=formats), todo[done:]):
+                yield files
+                done += 1
+        except BrokenProcessPool:  # the system ended one, perhaps for lack of memory
+            if processes == 1:
+                yield todo[done].sentence("its process was ended", formats)
+                done += 1
+            processes = 1  # which one it was is known if they draw one after another
+        except (OSError, RuntimeError):  # of the pool: no process or thread can be started
+            for process in pool._processes.values():
+                process.kill()
+            yield from (drawing.files(formats) for drawing in todo[done:])
+            return
+        finally:
+            pool.shutdown(wait=False, cancel_futures=True)
+
+
+def _mapped(
+    pool: ProcessPoolExecutor, function: Callable[[Drawing], T], todo: Sequence[Drawing]
+) -> Iterator[T]:
+    with warnings.catch_warnings():
         # A warning of Python 3.12, about a fork with other threads; the processes start none.
         warnings.filterwarnings("ignore", "This process .* is multi-threaded")
-        yield from pool.map(partial(Drawing.files, formats=formats), todo)
+        return pool.map(function, todo)
 
 
 def _begin() -> None:

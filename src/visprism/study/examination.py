@@ -11,7 +11,7 @@ import torch
 from visprism.analyses.base import ANALYSES, Analysis, FeatureAnalysis
 from visprism.analyses.model_on_images import Measured, Subject
 from visprism.analyses.needs import Needs
-from visprism.core.errors import InputError, OutputError
+from visprism.core.errors import InputError, OutputError, shortage
 from visprism.core.options import Effort, option_values
 from visprism.core.processes import gather
 from visprism.core.provenance import machine, revision
@@ -68,7 +68,7 @@ class Examination:
         for subject in self.subjects:
             try:
                 self.identities.add(subject)
-            except Exception as error:  # a model may raise anything
+            except BaseException as error:  # a model may raise anything
                 self._raise_or_go_on(error)
                 self.refused[subject.name] = self._failure(subject.name, "", error)
         stored = self._stored()
@@ -145,7 +145,7 @@ class Examination:
             try:
                 speeds[subject.name] = Speed.of(subject, self.run)
                 shown[subject.name] = Speed.timings(subject, self.run)
-            except Exception as error:  # without memory, as measurements will say
+            except BaseException as error:  # without memory, as measurements will say
                 self._raise_or_go_on(error)
         planned = []
         for step in steps:
@@ -202,7 +202,7 @@ class Examination:
                 reason = "the model has random weights. Name the analysis to run it anyway."
             else:
                 reason = reason_to_skip(analysis, subject, self.run.compute.precision)
-        except Exception as error:
+        except BaseException as error:
             self._raise_or_go_on(error)
             return self._failure(subject.name, analysis.name, error)
         return Failure(subject.name, analysis.name, reason, "skipped") if reason else None
@@ -250,7 +250,7 @@ class Examination:
             for analysis, of_analysis in zip(analyses, results, strict=True):
                 self._keep(analysis, (subject,), of_analysis, time.monotonic() - begin)
             return
-        except Exception as error:  # a model may raise anything
+        except BaseException as error:  # a model may raise anything
             self._raise_or_go_on(error)
             if len(analyses) == 1:
                 self._fail(self._failure(subject.name, analyses[0].name, error))
@@ -273,13 +273,14 @@ class Examination:
                 compared = analysis.compare(first, second, pair[0].named(self.run))
                 if compared:
                     self._keep(analysis, pair, compared, time.monotonic() - begin)
-            except Exception as error:
+            except BaseException as error:
                 self._raise_or_go_on(error)
                 self._fail(self._failure(" and ".join(names), analysis.name, error))
             pair[0].release()
 
-    def _raise_or_go_on(self, error: Exception) -> None:
-        if self.on_error == "raise" or isinstance(error, OutputError):
+    def _raise_or_go_on(self, error: BaseException) -> None:
+        """Only an interruption, and a file that cannot be written, end a study."""
+        if self.on_error == "raise" or isinstance(error, OutputError | KeyboardInterrupt):
             raise error
 
     # What is kept.
@@ -386,7 +387,7 @@ class Examination:
         notes = [note for a in measured for note in a.notes(subject.anatomy)]
         return [*subject.anatomy.notes, *notes]
 
-    def _failure(self, model: str, analysis: str, error: Exception) -> Failure:
+    def _failure(self, model: str, analysis: str, error: BaseException) -> Failure:
         """Skipped: an analysis that was not named cannot use the input, of whatever size."""
         memory = isinstance(error.__cause__, torch.OutOfMemoryError)
         skipped = isinstance(error, InputError) and not self.named and not memory
@@ -394,6 +395,8 @@ class Examination:
         text = (str(error).strip() or type(error).__name__).splitlines()[0][:_LONGEST]
         if isinstance(error, TimeBudgetError):
             kind, text = "no time", f"{text}. {LATE}"
+        elif sentence := shortage(error):
+            text = sentence
         elif not isinstance(error, InputError):
             text = f"{type(error).__name__}: {text}"
         return Failure(model, analysis, text, kind)

@@ -3,7 +3,7 @@
 from collections.abc import Collection, Sequence
 from pathlib import Path
 
-from visprism.core.files import is_file, output_folder, write_text
+from visprism.core.files import is_file, make_folder, output_folder, write_text
 from visprism.core.run import Progress
 from visprism.drawing.save import check_formats
 from visprism.report.drawings import rendered
@@ -34,14 +34,18 @@ def write_files(
     *,
     progress: Progress | None = None,
 ) -> None:
-    """Write ``report.html``, ``study.md``, ``results.json`` and the figures, all or none.
+    """Write ``study.md`` and ``results.json``, then the figures and ``report.html``.
 
-    Each figure is drawn once; the page and its files are made from that. Figures of an earlier
-    study, which ``figures/.visprism`` lists, are removed; other files in ``figures`` stay.
+    Numbers need little and come first; figures and page are written all or none. Each figure is
+    drawn once; the page and its files are made from that. Figures of an earlier study, which
+    ``figures/.visprism`` lists, are removed; other files in ``figures`` stay.
     """
     formats = check_formats(formats)
     written = folder / "figures" / _WRITTEN
     earlier = written.read_text("utf-8").splitlines() if is_file(written) else []
+    make_folder(folder)
+    write_text(folder / "study.md", markdown_of(study))
+    write_text(folder / "results.json", json_of(study))
     with output_folder(folder, last="report.html") as scratch:
         content = content_of(study, files=_tables_beside(folder / "report.html"))
         figures = PageFigures(content)
@@ -55,8 +59,6 @@ def write_files(
                 (scratch / "figures" / names[-1]).write_bytes(files[format])
         write_text(scratch / "figures" / _WRITTEN, "\n".join([*names, ""]))
         write_text(scratch / "report.html", page_html(content, figures))
-        write_text(scratch / "study.md", markdown_of(study))
-        write_text(scratch / "results.json", json_of(study))
     for path in (folder / "figures").iterdir():
         if path.name in {*earlier} - {*names}:
             path.unlink()

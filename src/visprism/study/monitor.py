@@ -283,7 +283,7 @@ class Monitor:
         try:
             with unchanged_randomness(), evaluation_mode(model):
                 yield
-        except Exception as error:  # whatever a model raises
+        except (Exception, SystemExit) as error:  # whatever a model raises
             reason = str(error) if isinstance(error, InputError | OSError) else repr(error)
             self._say(f"step {step} is not measured: {reason}", of=reason)
         finally:

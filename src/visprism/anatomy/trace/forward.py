@@ -11,7 +11,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from visprism.core.devices import copied_buffers, images_at_once
-from visprism.core.errors import InputError
+from visprism.core.errors import InputError, shortage
 from visprism.core.preprocessing import OUTPUT
 
 Images = Tensor | Mapping[str, Tensor]
@@ -38,10 +38,12 @@ def output_of(model: nn.Module, images: Images) -> Tensor:
     """What `forward` returns, of these images instead of a copy."""
     first = next((t for t in _values(images) if t.ndim == 4), _values(images)[0])
     images_at_once.set(len(first))
-    if isinstance(images, Mapping) and _takes(model, set(images)):
-        logits = _logits(model(**images), model)
-    else:
-        logits = _logits(model(images), model)
+    by_name = isinstance(images, Mapping) and _takes(model, set(images))
+    try:
+        returned = model(**images) if by_name else model(images)
+    except (StopIteration, GeneratorExit, SystemExit) as error:  # it would end a loop of ours
+        raise RuntimeError(f"forward raised {error!r}") from error
+    logits = _logits(returned, model)
     if logits.requires_grad and not torch.is_grad_enabled():
         logits = logits.detach()  # of a model that turns gradients on
     return logits if logits.device == first.device else logits.to(first.device)
@@ -57,6 +59,8 @@ def errors_of_model(model: nn.Module, given: Any, name: str = "") -> Iterator[No
     except InputError as error:
         raise InputError(f"{name}: {error}" if name else str(error)) from error
     except Exception as error:  # whatever a user's forward raises
+        if shortage(error):
+            raise
         title = name or type(model).__name__
         raise InputError(_refusal(title, model, given, error)) from error
 
