@@ -76,7 +76,7 @@ def interrupted(text: str) -> str:
 
 
 def _do_nothing(number: int, frame: FrameType | None) -> None:
-    """Handle a signal: Python has already told the thread."""
+    """Handle a signal, of which Python has already notified the thread."""
 
 
 def _leave_to_parent() -> None:
