@@ -55,9 +55,9 @@ def test_a_second_signal_ends_a_command_at_once(tmp_path):
     """The first one is heard, and what follows it takes long."""
     program = """
 import signal, sys, time
-from visprism.core.interruption import check_interruption, keeping, watch_signals
+from visprism.core.interruption import check_interruption, on_interruption, watch_signals
 watch_signals()
-with keeping(lambda: "much is kept"):
+with on_interruption(lambda: "much is kept"):
     print("ready", flush=True)
     while True:
         try:

@@ -12,7 +12,7 @@ from types import FrameType
 
 from visprism.app.settings import Settings
 from visprism.core.errors import InputError
-from visprism.core.interruption import keeping
+from visprism.core.interruption import on_interruption
 
 _HOST = "127.0.0.1"
 _CONNECTIONS = 500
@@ -65,7 +65,7 @@ def serve(settings: Settings, port: int, ready: Callable[[str], None]) -> None:
             server.should_exit = True
 
         server.handle_exit = handle_exit
-        with keeping(lambda: "studies keep what is complete"):
+        with on_interruption(lambda: "studies keep what is complete"):
             server.run(sockets=[listener])
     multiprocessing.util._run_finalizers(0)  # pyrefly: ignore (of semaphores, or they leak)
     sys.stdout.flush()

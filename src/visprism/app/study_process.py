@@ -16,7 +16,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from visprism.core.interruption import ignore_signals, keeping, watch_signals
+from visprism.core.interruption import ignore_signals, on_interruption, watch_signals
 
 _NICENESS = 5
 _SECONDS = 0.3  # between two lines about progress
@@ -37,7 +37,7 @@ def main() -> None:
     _settle()
     watch_signals()
     threading.Thread(target=_end_with_input, daemon=True).start()
-    with suppress(BrokenPipeError), keeping(lambda: "what is complete is stored"):
+    with suppress(BrokenPipeError), on_interruption(lambda: "what is complete is stored"):
         _perform(values, write)
     ignore_signals()
 

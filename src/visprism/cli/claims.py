@@ -7,7 +7,7 @@ from typing import Literal
 
 from visprism.cli.arguments import AUTO, DATA, DEVICE, Printing, argument
 from visprism.cli.output import print_table
-from visprism.core.interruption import keeping
+from visprism.core.interruption import on_interruption
 from visprism.core.options import check_used
 
 OUT = Path("claims")
@@ -82,7 +82,7 @@ class Claims(Printing):
 
         out = self.out or OUT
         text = f"{out} is kept; the same command resumes"
-        with keeping(lambda: text), console_progress() as progress:
+        with on_interruption(lambda: text), console_progress() as progress:
             raw = run_claims(
                 self.codes or None,
                 out=out,

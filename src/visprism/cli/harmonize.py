@@ -10,7 +10,7 @@ from visprism.cli.arguments import DATA, MODEL, REQUIRED, Printing, Weights, arg
 from visprism.cli.output import columns, print_json, records
 from visprism.cli.train import Training
 from visprism.core.errors import InputError
-from visprism.core.interruption import keeping
+from visprism.core.interruption import on_interruption
 from visprism.core.options import check_used
 
 if TYPE_CHECKING:
@@ -155,7 +155,7 @@ class Harmonize(Printing, Weights, Training):
             pretrained=self.pretrained is True,
             **{name: getattr(self, name) for name in names},
         )
-        with keeping(self._kept), console_progress() as progress:
+        with on_interruption(self._remains), console_progress() as progress:
             return search_by_recipe(
                 job,
                 recipe,
@@ -165,7 +165,7 @@ class Harmonize(Printing, Weights, Training):
                 run=replace(self.new_run(progress), seed=0),  # seeds are the recipe's
             )
 
-    def _kept(self) -> str:
+    def _remains(self) -> str:
         from visprism.harmonize.search import LOG
 
         if not (self.out / LOG).exists():

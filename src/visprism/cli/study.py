@@ -23,7 +23,7 @@ from visprism.cli.arguments import (
 )
 from visprism.cli.output import exit_code, print_study
 from visprism.core.errors import InputError, OutputError
-from visprism.core.interruption import keeping
+from visprism.core.interruption import on_interruption
 from visprism.core.options import Effort, options_of
 from visprism.core.registry import suggestion
 
@@ -341,7 +341,7 @@ def of_analysis(name: str, **values: Any) -> OneAnalysis:
 def resumable(folder: Path) -> Iterator[None]:
     """Say what is stored in the folder of a study that is interrupted, or finds no space."""
     try:
-        with keeping(lambda: _stored_results(folder)):
+        with on_interruption(lambda: _stored_results(folder)):
             yield
     except OutputError as error:
         raise InputError(f"{error} So far, {_stored_results(folder)}.") from error

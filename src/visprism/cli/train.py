@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from visprism.cli.arguments import DATA, MODEL, REQUIRED, OnDevice, Printing, Sized, argument
 from visprism.cli.output import print_json, print_table
 from visprism.core.errors import InputError
-from visprism.core.interruption import keeping
+from visprism.core.interruption import on_interruption
 
 if TYPE_CHECKING:
     from visprism.core.loggers import Logger
@@ -162,7 +162,7 @@ class Train(Printing, Training):
         recipe = self.changed(self.recipe)
         given = {"folder": self.out, "logs": self.log or None}
         shared = {f.name: getattr(self, f.name) for f in fields(Job) if f.name not in given}
-        with keeping(self._kept), console_progress() as progress:
+        with on_interruption(self._remains), console_progress() as progress:
             run = self.new_run(progress)
             with processes(run.compute):
                 is_first = rank() == 0
@@ -180,7 +180,7 @@ class Train(Printing, Training):
         elif findings is not None:
             print(*findings, f"Wrote {self.out}", sep="\n")
 
-    def _kept(self) -> str:
+    def _remains(self) -> str:
         from visprism.training.checkpointer import valid_checkpoint
 
         checkpoint = valid_checkpoint(self.out)

@@ -22,7 +22,7 @@ _ECHO = 1.0  # seconds within which a second signal counts as the first (shells 
 _NUMBERS = (signal.SIGINT, signal.SIGTERM)
 _arrived: list[int] = []  # numbers of signals
 _heard = threading.Event()  # whether the command ends by itself
-_kept: list[Callable[[], str]] = []  # what a command leaves, in words
+_remains: list[Callable[[], str]] = []  # what a command leaves, in words
 
 
 def watch_signals() -> None:
@@ -59,15 +59,15 @@ def signal_number() -> int:
 
 
 @contextmanager
-def keeping(text: Callable[[], str]) -> Iterator[None]:
+def on_interruption(text: Callable[[], str]) -> Iterator[None]:
     """Inside, an interruption is reported with this text about what is kept."""
-    _kept.append(text)
+    _remains.append(text)
     try:
         yield
     except KeyboardInterrupt as interruption:
         raise KeyboardInterrupt(text()) from interruption
     finally:
-        _kept.pop()
+        _remains.pop()
 
 
 def interrupted(text: str) -> str:
@@ -110,7 +110,7 @@ def _listen(source: socket.socket) -> None:
 def _end() -> None:
     text = ""
     with suppress(Exception):
-        text = _kept[-1]() if _kept else ""
+        text = _remains[-1]() if _remains else ""
     if sys.stderr.isatty():
         os.write(2, b"\x1b[?25h\n")  # the cursor, which progress bars hide
     os.write(2, f"visprism: {interrupted(text)}\n".encode())

@@ -172,7 +172,7 @@ def _shared(
     while done < len(todo):
         pool = ProcessPoolExecutor(processes, context, initializer=_begin)
         try:
-            for files in _mapped(pool, partial(Drawing.files, formats=formats), todo[done:]):
+            for files in _submitted(pool, partial(Drawing.files, formats=formats), todo[done:]):
                 yield files
                 done += 1
         except BrokenProcessPool:  # the system ended one, perhaps for lack of memory
@@ -189,7 +189,7 @@ def _shared(
             pool.shutdown(wait=False, cancel_futures=True)
 
 
-def _mapped(
+def _submitted(
     pool: ProcessPoolExecutor, function: Callable[[Drawing], T], todo: Sequence[Drawing]
 ) -> Iterator[T]:
     with warnings.catch_warnings():
