@@ -1,7 +1,7 @@
 """What changes when, in a CNN, a ViT and an AlterNet of the study of claims while they train.
 
 The weights after each epoch are measured on the same test images: `vp.evolve` of the snapshots
-of all seeds of each network, which `benchmarks/claims.py` writes. Runs are measured in
+of all seeds of each network, which `python -m experiments.claims` writes. Runs are measured in
 processes of their own.
 
     python benchmarks/evolution.py RUNS --data parquet:DIR --write

@@ -23,9 +23,9 @@ from pathlib import Path
 
 import numpy as np
 import torch
+from scipy.stats import ttest_1samp
 
 from visprism import RECIPES, Job, Recipe
-from visprism.claims.verdicts import estimate
 from visprism.core.run import Run
 from visprism.harmonize.blocks import conv_blocks, select_blocks
 from visprism.harmonize.convert import MSAConfig, harmonize_model
@@ -34,6 +34,13 @@ from visprism.training.recipe import as_yaml
 
 RESULTS = Path(__file__).parent / "results" / "replacement_search.json"
 MSA = MSAConfig(head_dim=16)  # ResNet-20 has 16, 32 and 64 channels
+
+
+def paired_mean(differences: np.ndarray) -> dict[str, float]:
+    """The mean over seeds with Student's 95% interval."""
+    tested = ttest_1samp(differences, 0)
+    low, high = tested.confidence_interval()
+    return {"effect": differences.mean(), "low": low, "high": high, "p": tested.pvalue}
 
 
 def main() -> None:
@@ -85,12 +92,8 @@ def main() -> None:
         "chosen": list(result.best),
         "fresh seeds": values,
         "differences": {
-            name: asdict(
-                estimate(
-                    np.subtract(
-                        row["validation accuracy"], values["CNN"]["validation accuracy"]
-                    )
-                )
+            name: paired_mean(
+                np.subtract(row["validation accuracy"], values["CNN"]["validation accuracy"])
             )
             for name, row in values.items()
             if name != "CNN"

@@ -27,7 +27,6 @@ _ARGUMENTS = {
     "view": " [STUDY ...]",
     "merge": " STUDY ... --out DIR",
     "evolve": " RUN ... --data DATA --out DIR",
-    "claims": " run [CLAIM ...] --out DIR",
     "trajectory": " MODEL ... --data DATA --checkpoints FILE,FILE,FILE --out DIR",
     "mode-connectivity": " MODEL ... --data DATA --checkpoints FILE,FILE --out DIR",
     "out-of-distribution": " MODEL ... --data DATA --ood-data DATA --out DIR",

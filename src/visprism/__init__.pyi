@@ -231,6 +231,7 @@ from visprism.harmonize.convert import harmonize_model as harmonize_model
 from visprism.harmonize.search import search_by_recipe as search_by_recipe
 from visprism.harmonize.search import search_replacements as search_replacements
 from visprism.training.recipe import RECIPES as RECIPES
+from visprism.training.history import History as History
 from visprism.training.job import Job as Job
 from visprism.training.recipe import Recipe as Recipe
 from visprism.training.loop import fit as fit

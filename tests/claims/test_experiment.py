@@ -11,14 +11,14 @@ import pytest
 import torch
 
 import visprism as vp
+from experiments.claims import measure
+from experiments.claims.__main__ import main
+from experiments.claims.experiment import RawNumbers, run_claims
+from experiments.claims.hypotheses import PRIMARY
+from experiments.claims.networks import NETWORKS, SCALES, run_of
+from experiments.claims.report import declarations, effects_of, markdown_table
+from experiments.claims.statements import STATEMENTS
 from visprism import InputError, batches, load_model
-from visprism.claims import measure
-from visprism.claims.claim_networks import NETWORKS, SCALES, run_of
-from visprism.claims.experiment import RawNumbers, run_claims
-from visprism.claims.hypotheses import PRIMARY
-from visprism.claims.report import declarations, effects_of, markdown_table
-from visprism.cli import main
-from visprism.estimates.questions import PAPER_CLAIMS
 
 PROJECT = Path(__file__).parents[2]
 SMALL = SCALES["small"]
@@ -29,7 +29,7 @@ def test_the_declared_hypotheses_are_those_of_the_table_in_the_docs():
     text = (PROJECT / "docs" / "claims.md").read_text(encoding="utf-8")
     block = re.search(r"<!-- rules: begin -->(.*)<!-- rules: end -->", text, flags=re.DOTALL)
     assert block[1].strip() == declarations()
-    assert {h.claim for h in PRIMARY.values()} == set(PAPER_CLAIMS)
+    assert {h.claim for h in PRIMARY.values()} == set(STATEMENTS)
 
 
 @pytest.mark.parametrize("scale", ["small", "medium"])
@@ -99,8 +99,8 @@ def test_ape_is_the_arithmetic_mean_of_the_positive_leading_eigenvalues(experime
 
 def test_the_same_command_reads_what_is_done(experiment, monkeypatch):
     out, raw, _ = experiment
-    monkeypatch.setattr("visprism.claims.claim_networks.train", None)
-    monkeypatch.setattr("visprism.claims.measure._measurement", None)
+    monkeypatch.setattr(vp, "train", None)
+    monkeypatch.setattr(measure, "MEASUREMENTS", {})
     (out / "test" / "vit-seed1-old").mkdir(exist_ok=True)  # a copy
     again = run_claims(["C14", "C15"], out=out, scale="test")
     assert again.runs == raw.runs
@@ -121,10 +121,10 @@ def test_changed_weights_are_measured_again(experiment):
 @pytest.mark.parametrize(
     ("codes", "scale", "message"),
     [
-        (["C99"], "small", "unknown claim 'C99'"),
-        (["C9b"], "small", "unknown claim 'C9b'"),
+        (["C99"], "small", "row must be one of C1, .*, got 'C99'"),
+        (["C9b"], "small", "row must be one of C1, .*, got 'C9b'"),
         (["C5"], "test", "must be tested at another scale"),
-        (["C9"], "large", "unknown scale 'large'"),
+        (["C9"], "large", "scale must be one of small, .*, got 'large'"),
     ],
 )
 def test_unknown_claims_and_scales_are_refused(codes, scale, message, tmp_path):
@@ -144,24 +144,34 @@ def test_processes_of_torchrun_share_the_seeds(experiment, tmp_path):
     options = ["--scale", "test", "--seeds", "2", "--out", str(tmp_path)]
     launch = ["torch.distributed.run", "--standalone", "--nproc_per_node", "2"]
     subprocess.run(
-        [sys.executable, "-m", *launch, "-m", "visprism", "claims", "run", "C14", *options],
+        [
+            sys.executable,
+            "-m",
+            *launch,
+            "-m",
+            "experiments.claims",
+            "run",
+            "--row",
+            "C14",
+            *options,
+        ],
         check=True,
         capture_output=True,
         timeout=300,
     )
     shared = RawNumbers.load(tmp_path).of_network("vit, small patches")
     expected = raw.of_network("vit, small patches")
-    assert {s: r.quantities for s, r in shared.items()} == {
-        s: r.quantities for s, r in expected.items()
-    }
+    assert shared.keys() == expected.keys()
+    for seed, run in shared.items():  # attention is fused in this process only
+        assert run.quantities == pytest.approx(expected[seed].quantities, rel=1e-6)
 
 
 def test_the_command_line_lists_and_reports(experiment, capsys):
     out, _, _ = experiment
-    assert main(["claims"]) == 0
+    assert main([]) == 0
     listed = capsys.readouterr().out
     assert all(row in listed for row in PRIMARY)
-    assert main(["claims", "report", "--out", str(out)]) == 0
+    assert main(["report", "--out", str(out)]) == 0
     assert "not run" in capsys.readouterr().out
     assert (out / "claims.html").is_file()
 
@@ -172,3 +182,38 @@ def test_a_folder_without_numbers_and_a_damaged_file_are_refused(tmp_path):
     (tmp_path / "claims.json").write_text('{"runs": [{}]}')
     with pytest.raises(InputError, match=r"must be the numbers that .* missing required field"):
         RawNumbers.load(tmp_path)
+
+
+OWN_MODEL = """
+from torch import nn
+
+def build():
+    layers = [nn.Conv2d(3, 6, 3, padding=1), nn.ReLU(), nn.Conv2d(6, 6, 3, padding=1)]
+    return nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(6, 10))
+"""
+
+
+def test_a_users_architecture_takes_the_place_of_the_networks(tmp_path, capsys):
+    """Rows that compare two architectures cannot be run on one."""
+    build = tmp_path / "my.py"
+    build.write_text(OWN_MODEL)
+    options = ["--model", f"{build}:build", "--scale", "test", "--out", str(tmp_path / "out")]
+    assert main(["--row", "C1", *options]) == 2
+    assert "networks of one architecture" in capsys.readouterr().err
+    assert main(["--row", "C6b", "--row", "C6a", *options]) == 0
+    effects = effects_of(RawNumbers.load(tmp_path / "out"))
+    rows = {
+        row: (str(effects.hypothesis[i]), effects.seeds[i]) for i, row in enumerate(effects.row)
+    }
+    assert rows["C6b"] == ("model higher than 0", 2)
+    assert rows["C6a"] == ("model lower than 0", 0)
+    assert "the networks have none" in effects.note[effects.row.tolist().index("C6a")]
+    assert "C1" not in rows
+    assert f"{build}:build" in (tmp_path / "out" / "claims.html").read_text()
+
+
+def test_the_experiment_uses_public_names_only():
+    for path in (PROJECT / "experiments").rglob("*.py"):
+        assert not re.findall(
+            r"^\s*(?:from|import) visprism(?!  ?as vp$).*", path.read_text(), flags=re.M
+        )

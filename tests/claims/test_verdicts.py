@@ -2,7 +2,6 @@
 
 import json
 from dataclasses import asdict, replace
-from importlib.util import module_from_spec, spec_from_file_location
 from math import log
 from pathlib import Path
 
@@ -10,12 +9,13 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from visprism.claims.claim_networks import NETWORKS
-from visprism.claims.experiment import MeasuredRun, RawNumbers
-from visprism.claims.hypotheses import FIT, PRIMARY, WARM_UP
-from visprism.claims.measure import equal_fit
-from visprism.claims.report import effects_of
-from visprism.claims.verdicts import (
+from experiments.claims import by_hand
+from experiments.claims.experiment import MeasuredRun, RawNumbers
+from experiments.claims.hypotheses import FIT, PRIMARY, WARM_UP
+from experiments.claims.measure import equal_fit
+from experiments.claims.networks import NETWORKS
+from experiments.claims.report import effects_of
+from experiments.claims.verdicts import (
     CANT_TELL,
     NO_EFFECT,
     NOT_RUN,
@@ -117,13 +117,6 @@ def raw_numbers(rng, effect, seeds=5):
     return raw
 
 
-def by_hand():
-    spec = spec_from_file_location("by_hand", PROJECT / "benchmarks" / "claims_by_hand.py")
-    module = module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
 def verdicts_of(effects, comparison="primary"):
     rows = effects.comparison == comparison
     return dict(zip(effects.row[rows].tolist(), effects.verdict[rows].tolist(), strict=True))
@@ -136,7 +129,7 @@ def test_a_second_implementation_gives_the_same_verdicts():
     for scale, effect, seeds in studies:
         raw = replace(raw_numbers(rng, effect, seeds), scale=scale)
         verdicts = verdicts_of(effects_of(raw))
-        again, equal = by_hand().verdicts(json.loads(json.dumps(asdict(raw))))
+        again, equal = by_hand.verdicts(json.loads(json.dumps(asdict(raw))))
         assert {row: again[row] for row in verdicts} == verdicts
         assert equal == verdicts_of(effects_of(raw), "equal training NLL")
         assert len(verdicts) == (len(PRIMARY) if scale == "small" else 17)

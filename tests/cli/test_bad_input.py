@@ -38,8 +38,6 @@ CASES = [
     ("models qqqqq", "pattern must match a model of the zoo, timm or torchvision"),
     ("examine resnet20", "the following arguments are required: --data, --out"),
     ("anatomy", "the following arguments are required: MODEL"),
-    ("claims list C1", "codes must be none without the action run, got C1"),
-    ("claims run C14 --data nowhere --out OUT", "nowhere"),
     (f"{EXAMINE} --analyses sparsity hessian", "a list is one word with commas"),
     # Values.
     (f"{SPARSITY} --limit 0", "--limit must be an integer of at least 1"),

@@ -73,7 +73,6 @@ def test_the_command_of_each_analysis_with_its_defaults(name, tmp_path):
         (["models", "--trained", "resnet20.shapes"], "name", "resnet20.shapes"),
         (["data"], "data", "shapes"),
         (["recipes"], "recipe", "quick"),
-        (["claims"], "claim", "C1"),
     ],
 )
 def test_a_list_has_a_row_for_each_entry_and_its_json_an_object(capsys, words, key, value):

@@ -16,7 +16,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Literal
 
-from visprism.cli import catalog, claims, harmonize, studies, study, system, train
+from visprism.cli import catalog, harmonize, studies, study, system, train
 from visprism.cli.arguments import MEASURED, REQUIRED, Command, add_arguments, argument
 from visprism.cli.output import Parser, flags_of
 from visprism.cli.study_file import first_file, words_of
@@ -51,7 +51,6 @@ _BEFORE: dict[str, Any] = {
     "demo": studies.Demo,
     "view": system.View,
     "evolve": studies.Evolve,
-    "claims": claims.Claims,
 }
 _AFTER: dict[str, Any] = {
     "anatomy": catalog.Anatomy,

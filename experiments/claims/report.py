@@ -1,27 +1,34 @@
 """The report of the study of claims: effects with verdicts as a table, a picture and a page."""
 
 from math import isfinite, nan
+from pathlib import Path
+from tempfile import TemporaryDirectory
 
+import jinja2
 import msgspec
 import numpy as np
 from markupsafe import Markup
 
-from visprism.claims import effects as results
-from visprism.claims.claim_networks import scale_of
-from visprism.claims.effects import ClaimEffects
-from visprism.claims.experiment import RawNumbers
-from visprism.claims.hypotheses import PRIMARY, SECONDARY, WARM_UP, Hypothesis
-from visprism.claims.verdicts import NO_EFFECT, NOT_RUN, Decision, decide, decide_all, estimate
-from visprism.core.provenance import Provenance
-from visprism.drawing.panel import panel
-from visprism.drawing.save import render_figure
-from visprism.estimates.questions import PAPER_CLAIMS
-from visprism.report.page import inline_svg, style_sheet, templates
+import visprism as vp
+from experiments.claims import effects as results
+from experiments.claims.effects import ClaimEffects
+from experiments.claims.experiment import RawNumbers
+from experiments.claims.hypotheses import PRIMARY, WARM_UP, Hypothesis, secondary_of
+from experiments.claims.networks import scale_of
+from experiments.claims.statements import STATEMENTS
+from experiments.claims.verdicts import (
+    NO_EFFECT,
+    NOT_RUN,
+    Decision,
+    decide,
+    decide_all,
+    estimate,
+)
 
 
 def effects_of(raw: RawNumbers) -> ClaimEffects:
     """Each primary hypothesis of the scale, at equal training NLL too; then secondary ones."""
-    scale = scale_of(raw.scale)
+    scale = raw.networks
     primary = {row: h for row, h in PRIMARY.items() if h.testable(scale)}
     family = {row: raw.tested(h) for row, h in primary.items()}
     decided = decide_all(
@@ -45,24 +52,33 @@ def effects_of(raw: RawNumbers) -> ClaimEffects:
                 note = f"at equal training NLL: {equal.verdict}"
         if decision.verdict == NOT_RUN:
             missing = _missing(raw, h)
-            note = f"needs {missing} more networks" if missing else "not measured"
+            other = "the networks have none" if _measured(raw, h) else "not measured"
+            note = f"needs {missing} more networks" if missing else other
         rows.append(_row(raw, h, results.PRIMARY, decision, family[row].weakest()[1], note))
         if equal is not None:
             rows.append(_row(raw, h, results.EQUAL_FIT, equal, sign, ""))
-    for h in SECONDARY:
+    for h in secondary_of(primary.values(), scale):
         effects, sign = raw.tested(h).weakest()
         if len(effects):
             rows.append(_row(raw, h, results.SECONDARY, estimate(effects), sign, ""))
     columns = {name: np.array([row[name] for row in rows]) for name in rows[0]}
-    origin = msgspec.convert({**raw.origin, "data": raw.data}, Provenance)
+    origin = msgspec.convert({**raw.origin, "data": raw.data}, vp.Provenance)
     return ClaimEffects(**columns, scale=raw.scale, provenance=origin)
 
 
 def _missing(raw: RawNumbers, h: Hypothesis) -> int:
     """How many networks a row needs."""
     trained = {(name, run.seed) for run in raw.runs for name in run.networks}
-    needed = {(name, seed) for name in h.networks for seed in scale_of(raw.scale).seeds}
+    needed = {(name, seed) for name in h.networks for seed in raw.networks.seeds}
     return len(needed - trained)
+
+
+def _measured(raw: RawNumbers, h: Hypothesis) -> bool:
+    """Whether the quantity was looked for in each network of a row."""
+    keys = [
+        run.quantities.keys() for name in h.networks for run in raw.of_network(name).values()
+    ]
+    return all(any(k.startswith(f"{h.quantity} @") for k in stored) for stored in keys)
 
 
 def _row(
@@ -77,8 +93,8 @@ def _row(
         "row": h.row,
         "words": h.words,
         "comparison": comparison,
-        "hypothesis": str(h),
-        "quantity": h.quantity + (f", {WARM_UP}" if h.phase == WARM_UP else ""),
+        "hypothesis": h.text(raw.networks),
+        "quantity": str(h.quantity) + (f", {WARM_UP}" if h.phase == WARM_UP else ""),
         "sign": sign,
         "unit": results.RATIO if h.logarithm else h.unit,
         "effect": stated.effect,
@@ -135,8 +151,8 @@ def declarations() -> str:
     lines = [("row", "primary hypothesis", "quantity", "margin", "seeds"), ("---",) * 5]
     seeds = str(scale_of("small").fewest_seeds)
     for row, h in PRIMARY.items():
-        quantity = h.quantity + (f", {WARM_UP}" if h.phase == WARM_UP else "")
-        text = str(h)
+        quantity = str(h.quantity) + (f", {WARM_UP}" if h.phase == WARM_UP else "")
+        text = h.text(scale_of("small"))
         if h.also:
             other = "lower" if h.direction == "higher" else "higher"
             text += f", and {other} in the {h.also}"
@@ -148,22 +164,16 @@ def declarations() -> str:
 def page(raw: RawNumbers) -> str:
     """The report as one HTML page that needs nothing else."""
     effects = effects_of(raw)
-    picture = inline_svg(
-        render_figure(panel({"": effects}), "svg").decode(),
-        prefix="claims",
-        label="Primary effects in units of their margin",
-    )
+    with TemporaryDirectory() as folder:
+        (file,) = vp.save_figure(vp.panel({"": effects}), Path(folder) / "effects", ["svg"])
+        picture = file.read_text("utf-8")
     names = (results.PRIMARY, results.EQUAL_FIT, results.SECONDARY)
-    return (
-        templates("visprism.claims")
-        .get_template("claims.html")
-        .render(
-            raw=raw,
-            header=HEADER,
-            tables={name: table(effects, name) for name in names},
-            claims=PAPER_CLAIMS.values(),
-            picture=picture,
-            hours=sum(run.minutes for run in raw.runs) / 60,
-            style=Markup(style_sheet()),
-        )
+    template = Path(__file__).with_name("claims.html").read_text("utf-8")
+    return jinja2.Template(template, autoescape=True, trim_blocks=True).render(
+        raw=raw,
+        header=HEADER,
+        tables={name: table(effects, name) for name in names},
+        statements=STATEMENTS.values(),
+        picture=Markup(picture[picture.index("<svg") :]),
+        hours=sum(run.minutes for run in raw.runs) / 60,
     )

@@ -14,25 +14,26 @@ from typing import Any
 
 import numpy as np
 
-from visprism.claims.claim_networks import NETWORKS, Scale, TrainingRun, run_of, scale_of
-from visprism.claims.hypotheses import (
+import visprism as vp
+from experiments.claims.files import read_json, write_text
+from experiments.claims.hypotheses import (
+    ACCURACY,
     FIT,
+    NLL,
     WARM_UP,
     Hypothesis,
+    Quantity,
     primary_of,
     secondary_of,
 )
-from visprism.claims.measure import equal_fit, fit_curve, key, measure, stored_values
-from visprism.claims.verdicts import SeedEffects
-from visprism.core.errors import InputError
-from visprism.core.files import read_json, write_text
-from visprism.core.run import DEFAULT_RUN, Run
-from visprism.images.open_data import load_data
+from experiments.claims.measure import equal_fit, fit_curve, key, measure, stored_values
+from experiments.claims.networks import NETWORKS, Scale, TrainingRun, run_of, scale_of
+from experiments.claims.verdicts import SeedEffects
 
 RAW = "claims.json"
 _DATA = "data.txt"  # in the folder of a scale: the data of all of its networks
 _POLL = 2.0  # seconds between looks for the runs of other processes
-_ROW_QUANTITIES = ("test accuracy", "NLL of training images")  # of each network of a row
+_ROW_QUANTITIES = (ACCURACY, NLL)  # of each network of a row
 
 
 @dataclass(frozen=True)
@@ -50,7 +51,7 @@ class MeasuredRun:
     curve: Mapping[str, Sequence[float | int | None]]  # epoch, training loss, test accuracy
     quantities: Mapping[str, float | None]  # by name and epoch: "test accuracy @20"
 
-    def value(self, quantity: str, epoch: int) -> float:
+    def value(self, quantity: Quantity, epoch: int) -> float:
         """A quantity at an epoch; NaN where the network has none."""
         value = self.quantities.get(key(quantity, epoch))
         return nan if value is None else value
@@ -65,6 +66,12 @@ class RawNumbers:
     runs: tuple[MeasuredRun, ...]
     origin: Mapping[str, Any]  # versions, machine, date, command
     again: tuple[MeasuredRun, ...] = ()  # trained again for snapshots that were not kept
+    own_model: str = ""  # the user's, in place of the scale's
+
+    @property
+    def networks(self) -> Scale:
+        """The scale, with the user's model if there is one."""
+        return scale_of(self.scale, self.own_model)
 
     def of_network(self, name: str, *, at_equal_fit: bool = False) -> dict[int, MeasuredRun]:
         """The runs of a network by seed."""
@@ -101,7 +108,8 @@ class RawNumbers:
             runs = self.of_network(name).values()
             accuracy, nll = ([r.value(q, r.epochs) for r in runs] for q in _ROW_QUANTITIES)
             if runs:
-                texts.append(f"{name} {np.mean(accuracy):.1%}, {np.mean(nll):.2f} nats")
+                title = self.networks.title(NETWORKS[name])
+                texts.append(f"{title} {np.mean(accuracy):.1%}, {np.mean(nll):.2f} nats")
         return texts
 
     def save(self, path: Path) -> None:
@@ -118,10 +126,12 @@ class RawNumbers:
         """Read what `save` wrote."""
         if path.is_dir():
             path = path / RAW
-        return read_json(path, cls, "the numbers that `visprism claims run` writes")
+        return read_json(
+            path, cls, "the numbers that `python -m experiments.claims run` writes"
+        )
 
 
-def _value(h: Hypothesis, quantity: str, run: MeasuredRun, epoch: int) -> float:
+def _value(h: Hypothesis, quantity: Quantity, run: MeasuredRun, epoch: int) -> float:
     value = run.value(quantity, epoch)
     if not h.logarithm:
         return value
@@ -145,10 +155,11 @@ def run_claims(
     *,
     out: Path | str,
     scale: str = "small",
+    model: str = "",
     data: str = "",
     seeds: int | None = None,
     report: Callable[[str], None] | None = None,
-    run: Run = DEFAULT_RUN,
+    run: vp.Run | None = None,
 ) -> RawNumbers | None:
     """Train the networks that claims compare, measure them, and write the raw numbers.
 
@@ -163,17 +174,20 @@ def run_claims(
             scale can decide.
         out: folder of the experiment; networks are in ``out/SCALE``.
         scale: name of a scale.
+        model: as `vp.load_model` takes it, in place of the scale's networks, for rows that
+            measure networks of one architecture; "" for the scale's.
         data: training and test images by name; "" for the scale's data.
         seeds: trained networks of each; None for the number of the scale.
         report: receives a line for each network, if given.
         run: device and progress; seeds come from the experiment.
     """
-    chosen = scale_of(scale)
+    run = run or vp.Run()
+    chosen = scale_of(scale, model)
     if seeds is not None and seeds < 1:
-        raise InputError(f"seeds must be positive, got {seeds}")
+        raise vp.InputError(f"seeds must be positive, got {seeds}")
     primary = primary_of(codes, chosen)
     hypotheses = [*primary, *secondary_of(primary, chosen)]
-    folder = Path(out) / chosen.name
+    folder = Path(out) / chosen.folder
     _require_data(folder, data or chosen.data)
     first = chosen.seeds[0]
     numbers = chosen.seeds if seeds is None else range(first, first + seeds)
@@ -182,7 +196,7 @@ def run_claims(
         """Write the numbers of every network of the folder."""
         runs = _measured_runs(chosen, data, folder)
         rows = tuple(_measured(training, names) for training, names in runs)
-        raw = RawNumbers(chosen.name, data or chosen.data, rows, _origin(run))
+        raw = RawNumbers(chosen.name, data or chosen.data, rows, _origin(run), own_model=model)
         raw.save(Path(out) / RAW)
         return raw
 
@@ -215,7 +229,7 @@ def run_claims(
     return write()
 
 
-def _wanted(h: Hypothesis, training: TrainingRun) -> list[tuple[str, int]]:
+def _wanted(h: Hypothesis, training: TrainingRun) -> list[tuple[Quantity, int]]:
     """The quantities and epochs of a network that a hypothesis needs."""
     last = training.recipe.epochs
     epoch = training.warm_up if h.phase == WARM_UP else last
@@ -237,13 +251,13 @@ def _require_data(folder: Path, data: str) -> None:
     """Require the data with which the experiment in the folder began, or begin it."""
     path = folder / _DATA
     if not path.is_file():
-        load_data(data, split="test", limit=1)
+        vp.load_data(data, split="test", limit=1)
         folder.mkdir(parents=True, exist_ok=True)
         write_text(path, data + "\n")
         return
     stored = path.read_text(encoding="utf-8").strip()
     if stored != data:
-        raise InputError(
+        raise vp.InputError(
             f"data must be {stored}, on which the networks in {folder} are trained, got "
             f"{data}. Choose another folder for other data."
         )
@@ -298,7 +312,7 @@ def _alone() -> Iterator[tuple[int, int]]:
             os.environ["WORLD_SIZE"] = started
 
 
-def _origin(run: Run) -> dict[str, Any]:
+def _origin(run: vp.Run) -> dict[str, Any]:
     origin = run.provenance
     return {
         "command": origin.command,

@@ -1,19 +1,16 @@
 """Networks of the study of claims: scales, what the training of each network varies, runs."""
 
 import math
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
-from visprism.core.errors import InputError
-from visprism.core.registry import suggestion
-from visprism.core.run import Run
-from visprism.images.augmentation import STRONG, WEAK, Augmentation
-from visprism.training.history import History
-from visprism.training.job import Job, train
-from visprism.training.recipe import RECIPES, Recipe, read_recipe
+import visprism as vp
 
+_WEAK = vp.RECIPES["weak_cnn"]().augmentation  # random crops and flips
+_STRONG = vp.RECIPES["strong_cifar"]().augmentation  # as in the paper, appendix A
 _WEIGHTS, _HISTORY, _RECIPE = "model.safetensors", "history.npz", "recipe.yaml"
 
 
@@ -30,7 +27,7 @@ class Scale:
     summary: str
     data: str  # unless the user names other data
     models: Mapping[str, str]  # as `load_model` takes them, by the names that networks use
-    recipe: Recipe
+    recipe: vp.Recipe
     subset: float = 1.0  # fraction of the training images of each class
     # Seeds 0 to 2 of the small scale were trained before the rules of decision were written.
     seeds: Sequence[int] = range(3, 8)
@@ -42,6 +39,19 @@ class Scale:
     )
     mini_batches: int = 32  # of 16 training images, of Hessians
     fit_images: int = 2048  # training images of the NLL of each snapshot
+    own_model: str = ""  # the user's, in place of every model of the scale
+
+    @property
+    def folder(self) -> str:
+        """Name of the folder of its networks."""
+        own = re.sub(r"\W+", "-", self.own_model.rpartition("/")[2]).strip("-")
+        return f"{self.name}-{own}" if own else self.name
+
+    def title(self, network: "ClaimNetwork") -> str:
+        """The name of a network, in which "model" stands for the user's."""
+        if not self.own_model:
+            return network.name
+        return network.name.replace(network.model, "model", 1)
 
 
 _VIT = "vit_pico_patch4_32?head=token"
@@ -65,11 +75,11 @@ SMALL = Scale(
     "networks of 0.2 to 0.7 million parameters, 20 epochs on a fifth of CIFAR-10",
     data="cifar10",
     models=_SMALL_MODELS,
-    recipe=Recipe(
+    recipe=vp.Recipe(
         epochs=20,
         batch_size=64,
         lr=1e-3,
-        augmentation=WEAK,
+        augmentation=_WEAK,
         warmup=1.0,
         clip=1.0,
         channels_last=True,
@@ -106,7 +116,7 @@ PAPER = Scale(
         "vit, 5x5 attention": "conv_vit_tiny_patch2_32?num_classes=100&kernel=5",
         "vit, full attention": "conv_vit_tiny_patch2_32?num_classes=100&kernel=global",
     },
-    recipe=RECIPES["strong_cifar"]().replace(snapshot_every=5),
+    recipe=vp.RECIPES["strong_cifar"]().replace(snapshot_every=5),
     seeds=range(5),
 )
 TEST = Scale(
@@ -130,11 +140,15 @@ TEST = Scale(
 SCALES = {scale.name: scale for scale in (SMALL, MEDIUM, PAPER, TEST)}
 
 
-def scale_of(name: str) -> Scale:
-    """The scale with this name."""
+def scale_of(name: str, own_model: str = "") -> Scale:
+    """The scale with this name; a model of the user takes the place of all of its models."""
     if name not in SCALES:
-        raise InputError(f"unknown scale {name!r}. {suggestion(name, list(SCALES))}")
-    return SCALES[name]
+        raise vp.InputError(f"scale must be one of {', '.join(SCALES)}, got {name!r}")
+    scale = SCALES[name]
+    if not own_model:
+        return scale
+    models = dict.fromkeys(scale.models, own_model)
+    return replace(scale, models=models, own_model=own_model)
 
 
 @dataclass(frozen=True)
@@ -146,10 +160,10 @@ class ClaimNetwork:
     fraction: float = 1.0  # of the training images of the scale
     # With fewer images: the same number of epochs as with all of them, or of updates.
     same: Literal["epochs", "updates"] = "epochs"
-    augmentation: Augmentation | None = None  # None: as in the scale's recipe
+    augmentation: vp.Augmentation | None = None  # None: as in the scale's recipe
     changes: Mapping[str, Any] = field(default_factory=dict, hash=False)  # fields of the recipe
 
-    def recipe(self, scale: Scale, seed: int) -> Recipe:
+    def recipe(self, scale: Scale, seed: int) -> vp.Recipe:
         """The recipe of a run of this network."""
         recipe = scale.recipe.replace(**self.changes, seed=seed)
         if self.augmentation is not None:
@@ -175,7 +189,7 @@ NETWORKS = {
         *(
             ClaimNetwork(f"{name}, {strength} augmentation", name, augmentation=augmentation)
             for name in ("cnn", "vit")
-            for strength, augmentation in (("weak", WEAK), ("strong", STRONG))
+            for strength, augmentation in (("weak", _WEAK), ("strong", _STRONG))
         ),
     )
 }
@@ -197,7 +211,7 @@ class TrainingRun:
         return self.folder.name
 
     @property
-    def recipe(self) -> Recipe:
+    def recipe(self) -> vp.Recipe:
         """How it is trained."""
         return self.network.recipe(self.scale, self.seed)
 
@@ -207,9 +221,9 @@ class TrainingRun:
         return round(self.scale.subset * self.network.fraction, 6)
 
     @property
-    def job(self) -> Job:
+    def job(self) -> vp.Job:
         """What is trained, on which images."""
-        return Job(
+        return vp.Job(
             model=self.scale.models[self.network.model],
             data=self.data,
             folder=self.folder,
@@ -223,19 +237,19 @@ class TrainingRun:
     def finished(self) -> bool:
         """Whether the folder holds the outcome of exactly this training."""
         files = [self.folder / name for name in (_WEIGHTS, _HISTORY, _RECIPE)]
-        if not all(f.is_file() for f in files) or read_recipe(files[-1]) != self.recipe:
+        if not all(f.is_file() for f in files) or vp.load_recipe(str(files[-1])) != self.recipe:
             return False
         return self.history().provenance.model == self.job.model
 
-    def train(self, run: Run) -> History:
+    def train(self, run: vp.Run) -> vp.History:
         """Train it, resume its training, or read the history of a finished one."""
         if not self.finished:
-            train(self.job, self.recipe, run=run)
+            vp.train(self.job, self.recipe, run=run)
         return self.history()
 
-    def history(self) -> History:
+    def history(self) -> vp.History:
         """The learning curve of a finished run."""
-        return History.load(self.folder / _HISTORY)
+        return vp.History.load(self.folder / _HISTORY)
 
     @property
     def warm_up(self) -> int:
@@ -251,12 +265,17 @@ class TrainingRun:
         epochs[recipe.epochs] = self.folder / _WEIGHTS
         return {epoch: epochs[epoch] for epoch in sorted(epochs) if epoch >= self.warm_up}
 
+    def spec(self, epoch: int) -> str:
+        """The weights of an epoch as `load_model` takes them; a user's code is named again."""
+        own = self.scale.own_model
+        return f"{own}@{self.snapshots()[epoch]}" if own else str(self.snapshots()[epoch])
+
 
 def run_of(name: str, seed: int, scale: Scale, data: str, folder: Path) -> TrainingRun:
     """The run of the network with this name; networks of the same training share their runs."""
     network = NETWORKS[name]
     same = next(other for other in NETWORKS.values() if _same_training(other, network, scale))
-    words = same.name.replace(",", "").replace("%", "pct").split()
+    words = scale.title(same).replace(",", "").replace("%", "pct").split()
     return TrainingRun(
         same, seed, scale, data or scale.data, folder / "-".join([*words, f"seed{seed}"])
     )

@@ -1,24 +1,31 @@
 """Effects: what an experiment on the claims found, row by row, and their picture."""
 
 from collections.abc import Iterator
-from math import exp, isfinite
+from math import exp, isclose, isfinite
 
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 
-from visprism.drawing.registry import figure
-from visprism.drawing.style import FAINT, tip
-from visprism.estimates.findings import Finding
-from visprism.estimates.text import resolved
-from visprism.table.result import Result, Texts, column, result_type, scalar
+import visprism as vp
 
+_GRAY = "#6b6b6b"
 PRIMARY, EQUAL_FIT, SECONDARY = "primary", "equal training NLL", "secondary"
 RATIO, POINTS = "ratio", "points"
 
 
-@result_type("claim-effects")
-class ClaimEffects(Result):
+def _resolved(value: float, low: float, high: float) -> str:
+    """The format with as many digits, 3 to 7, as the ends need to differ from the value."""
+    forms = [f"+.{digits}g" for digits in range(3, 8)]
+    ends = [
+        end for end in (low, high) if isfinite(end) and not isclose(end, value, rel_tol=1e-6)
+    ]
+    apart = (f for f in forms if all(f"{end:{f}}" != f"{value:{f}}" for end in ends))
+    return next(apart, forms[0])
+
+
+@vp.result_type("claim-effects")
+class ClaimEffects(vp.Result):
     """The effect of each hypothesis of the claims; one row for each comparison.
 
     Effects are means over seeds of differences paired by seed, with Student's interval. Primary
@@ -26,28 +33,32 @@ class ClaimEffects(Result):
     differences of logarithms, numbers as changes in percent.
     """
 
-    row: Texts = column("Row", "", "C1 to C16, with a letter where a claim has several")
-    words: Texts = column("Claim", "", "what it expects, in a few words")
-    comparison: Texts = column("Comparison", "", f"{PRIMARY}, {EQUAL_FIT} or {SECONDARY}")
-    hypothesis: Texts = column("Hypothesis", "", "networks that are compared, or 0")
-    quantity: Texts = column("Quantity", "", "what is compared, and when")
-    sign: np.ndarray = column("Sign", "", "1 if the claim expects a positive effect, else -1")
-    unit: Texts = column("Unit", "", "ratio, points (of a fraction), nats or none")
-    effect: np.ndarray = column("Effect", "", "mean of the paired differences over seeds")
-    low: np.ndarray = column("Low", "", "lower end of the interval over seeds")
-    high: np.ndarray = column("High", "", "upper end of the interval over seeds")
-    confidence: np.ndarray = column("Confidence", "", "of the interval")
-    seeds: np.ndarray = column("Seeds", "", "trained seeds of each network")
-    margin: np.ndarray = column("Margin", "", "smallest effect that matters; 0: none declared")
-    verdict: Texts = column("Verdict", "", "empty for secondary hypotheses")
-    seeds_needed: np.ndarray = column(
+    row: vp.Texts = vp.column("Row", "", "C1 to C16, with a letter where a claim has several")
+    words: vp.Texts = vp.column("Claim", "", "what it expects, in a few words")
+    comparison: vp.Texts = vp.column("Comparison", "", f"{PRIMARY}, {EQUAL_FIT} or {SECONDARY}")
+    hypothesis: vp.Texts = vp.column("Hypothesis", "", "networks that are compared, or 0")
+    quantity: vp.Texts = vp.column("Quantity", "", "what is compared, and when")
+    sign: np.ndarray = vp.column(
+        "Sign", "", "1 if the claim expects a positive effect, else -1"
+    )
+    unit: vp.Texts = vp.column("Unit", "", "ratio, points (of a fraction), nats or none")
+    effect: np.ndarray = vp.column("Effect", "", "mean of the paired differences over seeds")
+    low: np.ndarray = vp.column("Low", "", "lower end of the interval over seeds")
+    high: np.ndarray = vp.column("High", "", "upper end of the interval over seeds")
+    confidence: np.ndarray = vp.column("Confidence", "", "of the interval")
+    seeds: np.ndarray = vp.column("Seeds", "", "trained seeds of each network")
+    margin: np.ndarray = vp.column(
+        "Margin", "", "smallest effect that matters; 0: none declared"
+    )
+    verdict: vp.Texts = vp.column("Verdict", "", "empty for secondary hypotheses")
+    seeds_needed: np.ndarray = vp.column(
         "Seeds needed",
         "",
         "power of 80% for an effect of the margin; 0: decided, -1: over 1,000",
     )
-    note: Texts = column("Note", "", "such as a different verdict at equal training NLL")
-    networks: Texts = column("Networks", "", "test accuracy and training NLL of each")
-    scale: str = scalar("Scale", "", "of networks and training", default="")
+    note: vp.Texts = vp.column("Note", "", "such as a different verdict at equal training NLL")
+    networks: vp.Texts = vp.column("Networks", "", "test accuracy and training NLL of each")
+    scale: str = vp.scalar("Scale", "", "of networks and training", default="")
 
     def effect_text(self, row: int) -> str:
         """The effect with its interval: ``-12% [-15, -9]`` or ``+0.31 nats [0.2, 0.4]``."""
@@ -60,7 +71,7 @@ class ClaimEffects(Result):
         if not isfinite(effect):
             return ""
         effect, low, high = (cls._in_unit(value, unit) for value in (effect, low, high))
-        form = resolved(effect, low, high, "+.3g")
+        form = _resolved(effect, low, high)
         text = f"{effect:{form}}" + {RATIO: "%", "": ""}.get(unit, f" {unit}")
         if isfinite(low) and isfinite(high):
             text += f" [{low:{form}}, {high:{form}}]"
@@ -96,7 +107,7 @@ class ClaimEffects(Result):
             return 100 * (exp(value) - 1) if isfinite(value) else value
         return 100 * value if unit == POINTS else value
 
-    def sentences(self) -> Iterator[str | Finding]:
+    def sentences(self) -> Iterator[str | vp.Finding]:
         """Each primary hypothesis with its effect and verdict."""
         for i in np.flatnonzero(self.comparison == PRIMARY).tolist():
             yield (
@@ -109,13 +120,13 @@ _COLORS = {
     "reproduced at this scale": "#2a7f62",
     "opposite at this scale": "#b8412c",
     "no effect beyond the margin": "#0072B2",
-    "can't tell": "#6b6b6b",
+    "can't tell": _GRAY,
 }
 _HOLLOW = "at equal training fit"
 _LINEAR = 2.0  # margins, beyond which the axis is logarithmic
 
 
-@figure(width=7.2, height=4.6, across=1, share=False)
+@vp.figure(width=7.2, height=4.6, across=1, share=False)
 def _(result: ClaimEffects, ax: Axes) -> Axes:
     """Primary effects toward the claim, in units of their margin.
 
@@ -126,13 +137,13 @@ def _(result: ClaimEffects, ax: Axes) -> Axes:
     first = np.flatnonzero(result.comparison == PRIMARY)
     rows = result.row[first].tolist()
     ax.axvspan(-1, 1, color="#EDEDED", linewidth=0, zorder=0)
-    ax.axvline(0, color=FAINT, linewidth=0.8, zorder=1)
+    ax.axvline(0, color=_GRAY, linewidth=0.8, zorder=1)
     for i in np.flatnonzero(np.isin(result.comparison, (PRIMARY, EQUAL_FIT))).tolist():
         equal, verdict = result.comparison[i] == EQUAL_FIT, str(result.verdict[i])
         y = rows.index(result.row[i]) + 0.28 * equal
         if verdict not in _COLORS:
             if not equal:
-                ax.text(1.1, y, verdict, color=FAINT, va="center", fontsize=6)
+                ax.text(1.1, y, verdict, color=_GRAY, va="center", fontsize=6)
             continue
         scale = result.sign[i] / result.margin[i]
         effect, low, high = (scale * v[i] for v in (result.effect, result.low, result.high))
@@ -140,17 +151,13 @@ def _(result: ClaimEffects, ax: Axes) -> Axes:
         ax.plot([low, high], [y, y], color=color, linewidth=0.7, zorder=2)
         thick = 1.2 if equal else 2.2
         ax.plot([scale * v for v in result.narrow(i)], [y, y], color=color, linewidth=thick)
-        label = f"{result.row[i]} · {result.effect_text(i)} · {verdict}"
         fill = "white" if equal else color
-        ax.plot(
-            effect, y, "o", color=color, markerfacecolor=fill, markersize=4, zorder=3,
-            gid=tip(label),
-        )  # fmt: skip
+        ax.plot(effect, y, "o", color=color, markerfacecolor=fill, markersize=4, zorder=3)
     marks = [Line2D([], [], color=c, marker="o", markersize=4) for c in _COLORS.values()]
     hollow = bool(np.isin(result.verdict[result.comparison == EQUAL_FIT], list(_COLORS)).any())
     if hollow:
         marks.append(
-            Line2D([], [], color=FAINT, marker="o", markersize=4, markerfacecolor="white")
+            Line2D([], [], color=_GRAY, marker="o", markersize=4, markerfacecolor="white")
         )
     names = [*_COLORS, *[_HOLLOW] * hollow]
     ax.legend(marks, names, loc="lower right", bbox_to_anchor=(1, 1), ncols=len(names))

@@ -1,11 +1,9 @@
 """How often the rules of docs/claims.md give each verdict when the truth is known.
 
-    python benchmarks/claims_error_rates.py      # results/claims/error_rates.json
+    python -m experiments.claims.error_rates    # benchmarks/results/claims/error_rates.json
 
 One hypothesis has a true effect of 0, half or twice its margin; the other 20 have none. Effects
 of 5 seeds are normal with a spread of 0.2, 0.5 or 1 margin.
-
-Claim: none; these are the error rates of docs/claims.md.
 """
 
 import json
@@ -15,8 +13,8 @@ from pathlib import Path
 
 import numpy as np
 
-from visprism.claims.hypotheses import PRIMARY
-from visprism.claims.verdicts import (
+from experiments.claims.hypotheses import PRIMARY
+from experiments.claims.verdicts import (
     CANT_TELL,
     NO_EFFECT,
     OPPOSITE,
@@ -25,7 +23,7 @@ from visprism.claims.verdicts import (
     decide_all,
 )
 
-OUT = Path(__file__).parent / "results" / "claims" / "error_rates.json"
+OUT = Path(__file__).parents[2] / "benchmarks" / "results" / "claims" / "error_rates.json"
 SEEDS, STUDIES = 5, 1000
 VERDICTS = (REPRODUCED, OPPOSITE, NO_EFFECT, CANT_TELL)
 

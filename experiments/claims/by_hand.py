@@ -1,6 +1,6 @@
 """The verdicts of docs/claims.md a second time, from its table of rules and the raw numbers.
 
-    python benchmarks/claims_by_hand.py [RAW.json]     # exits with 1 if a verdict differs
+    python experiments/claims/by_hand.py [RAW.json]    # exits with 1 if a verdict differs
 
 It shares no code with visprism: hypotheses are read from the table of the page, tests are
 SciPy's. At scale medium three seeds decide without Holm's procedure, the rows for which the
@@ -15,8 +15,8 @@ from pathlib import Path
 import numpy as np
 from scipy.stats import ttest_1samp
 
-PAGE = Path(__file__).parents[1] / "docs" / "claims.md"
-RAW = Path(__file__).parent / "results" / "claims" / "small.json"
+PAGE = Path(__file__).parents[2] / "docs" / "claims.md"
+RAW = Path(__file__).parents[2] / "benchmarks" / "results" / "claims" / "small.json"
 FIT = "NLL of training images, snapshots"
 EQUAL = ("C1", "C2", "C15", "C16")  # also decided at equal training NLL
 _RULE = re.compile(r"(.+) (lower|higher) than (.+?)(?:, and (?:lower|higher) in the (.+))?$")

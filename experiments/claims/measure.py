@@ -8,54 +8,41 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
 from hashlib import blake2b
-from typing import Any, TypedDict, TypeVar
+from typing import Any, TypedDict
 
 import numpy as np
 import torch
 
-from visprism.analyses.features.block_structure import BlockStructure
-from visprism.analyses.predictions.ablation_by_kind import KindAblations
-from visprism.analyses.predictions.calibration import calibration
-from visprism.analyses.predictions.corruptions import CorruptedMetrics
-from visprism.analyses.predictions.frequency_noise import (
-    EQUAL_ENERGY,
-    PAPER,
-    FrequencyContrasts,
-)
-from visprism.claims.claim_networks import TrainingRun
-from visprism.claims.hypotheses import (
+import visprism as vp
+from experiments.claims.files import read_json, write_text
+from experiments.claims.hypotheses import (
+    ACCURACY,
+    BLOCK_STRUCTURE,
+    CHANGES,
     CLEAN,
+    CORRUPTED,
     FIT,
+    NLL,
+    SIGNED_ECE,
     TRAINED,
+    Quantity,
+    ape,
     change,
     contrast,
     late_minus_early,
+    leading,
+    nep,
     rise,
 )
-from visprism.core.files import read_json, write_text
-from visprism.core.run import Run
-from visprism.images.batches import batches
-from visprism.images.image_set import ImageSet, stratified
-from visprism.images.open_data import load_data
-from visprism.images.training_batches import memory_feed
-from visprism.loss.eigenvalues import top_eigenvalues
-from visprism.loss.loss_by_distance import loss_by_distance
-from visprism.loss.objective import Objective
-from visprism.loss.spectrum import hessian_spectrum
-from visprism.models.loading import LoadedModel, load_model
-from visprism.passes.predict import predict
-from visprism.study.examine import examine
-from visprism.table.kinds import CHANGES, KindSummary
-from visprism.table.result import Result
+from experiments.claims.networks import TrainingRun
 
-R = TypeVar("R", bound=Result)
 _FILE = "measured.json"
 _HESSIAN_BATCH = 16  # images of a mini-batch
 _RADIUS = 0.5  # of the circles in the loss landscape
 _EQUAL = 1.05  # largest ratio of training NLLs that count as equal
 
 
-def key(quantity: str, epoch: int) -> str:
+def key(quantity: Quantity | str, epoch: int) -> str:
     """Name under which a value is stored."""
     return f"{quantity} @{epoch}"
 
@@ -86,122 +73,122 @@ def equal_fit(
     return min(pairs)[2:] if pairs else None
 
 
-# Measurements: a run, an epoch and settings to values by quantity.
+# Measurements: of a run at an epoch; the objective is of a Hessian, and else empty.
 
 
-def _outputs(training: TrainingRun, epoch: int, run: Run) -> dict[str, float]:
+def _outputs(training: TrainingRun, epoch: int, run: vp.Run, _: str) -> dict[str, float]:
     """Accuracy and calibration on all test images, NLL of all training images."""
     loaded = _loaded(training, epoch)
     tests = _test_images(training, training.scale.test_images)
-    metrics = calibration(_predictions(loaded, tests, run))
-    nll = calibration(_predictions(loaded, _training_images(training), run)).of("nll")
+    metrics = vp.calibration(_predictions(loaded, tests, run))
+    nll = vp.calibration(_predictions(loaded, _training_images(training), run)).of("nll")
     return {
-        "test accuracy": metrics.of("accuracy"),
-        "signed ECE": metrics.of("signed_ece"),
-        "NLL of training images": nll,
+        str(ACCURACY): metrics.of("accuracy"),
+        str(SIGNED_ECE): metrics.of("signed_ece"),
+        str(NLL): nll,
     }
 
 
-def _fit(training: TrainingRun, epoch: int, run: Run) -> dict[str, float]:
+def _fit(training: TrainingRun, epoch: int, run: vp.Run, _: str) -> dict[str, float]:
     images = _training_images(training, training.scale.fit_images)
-    return {FIT: calibration(_predictions(_loaded(training, epoch), images, run)).of("nll")}
+    return {
+        str(FIT): vp.calibration(_predictions(_loaded(training, epoch), images, run)).of("nll")
+    }
 
 
-def _hessian(training: TrainingRun, epoch: int, run: Run, objective: str) -> dict[str, float]:
+def _hessian(
+    training: TrainingRun, epoch: int, run: vp.Run, objective: str
+) -> dict[str, float]:
     """NEP, and APE as the arithmetic mean of the positive leading eigenvalues."""
     loaded = _loaded(training, epoch)
     count = training.scale.mini_batches
-    summary = hessian_spectrum(
+    summary = vp.hessian_spectrum(
         loaded.model,
         _objective_batches(training, loaded, objective, count * _HESSIAN_BATCH),
         run=run,
         **_regularization(training, objective),
     ).summary()
     return {
-        f"NEP, {objective}": float(summary.nep[0]),
-        f"APE, {objective}": float(summary.ape[0]),
+        str(nep(objective)): float(summary.nep[0]),
+        str(ape(objective)): float(summary.ape[0]),
     }
 
 
-def _leading(training: TrainingRun, epoch: int, run: Run) -> dict[str, float]:
+def _leading(training: TrainingRun, epoch: int, run: vp.Run, _: str) -> dict[str, float]:
     """The largest Hessian eigenvalue of the mean loss of all measured images together."""
     loaded = _loaded(training, epoch)
     values = {}
     for objective in (CLEAN, TRAINED):
         data = _objective_batches(training, loaded, objective, training.scale.images)
         options = _regularization(training, objective)
-        eigenvalues = top_eigenvalues(
-            Objective(loaded.model, data, run=run, **options), k=1, which="LA", tol=1e-2
+        eigenvalues = vp.top_eigenvalues(
+            vp.Objective(loaded.model, data, run=run, **options), k=1, which="LA", tol=1e-2
         )
-        values[f"leading eigenvalue, {objective}"] = float(eigenvalues.value[0])
+        values[str(leading(objective))] = float(eigenvalues.value[0])
     return values
 
 
-def _landscape(training: TrainingRun, epoch: int, run: Run) -> dict[str, float]:
+def _landscape(training: TrainingRun, epoch: int, run: vp.Run, _: str) -> dict[str, float]:
     loaded = _loaded(training, epoch)
     images = _training_images(training, training.scale.images)
-    data = list(batches(images, loaded.preprocessing, 64))
-    circles = loss_by_distance(loaded.model, data, radii=(_RADIUS,), run=run)
+    data = list(vp.batches(images, loaded.preprocessing, 64))
+    circles = vp.loss_by_distance(loaded.model, data, radii=(_RADIUS,), run=run)
     rises = zip(circles.batch_norm.tolist(), circles.rise, strict=True)
-    return {rise(name): float(value) for name, value in rises}
+    return {str(rise(name)): float(value) for name, value in rises}
 
 
-def _features(training: TrainingRun, epoch: int, run: Run) -> dict[str, float]:
+def _features(training: TrainingRun, epoch: int, run: vp.Run, _: str) -> dict[str, float]:
     results = _examined(training, epoch, run, ("fourier", "variance", "cka"))
     values = {}
-    for summary in (r for r in results if isinstance(r, KindSummary)):
+    summaries: list[Any] = [r for r in results if isinstance(r, vp.results.KindSummary)]
+    for summary in summaries:
         for kind, quantity, mean in zip(
             summary.kind, summary.quantity, summary.mean, strict=True
         ):
-            if CHANGES[str(quantity)].question:
-                values[change(str(kind), CHANGES[str(quantity)])] = float(mean)
-    values["block structure of CKA"] = _one(results, BlockStructure).score
+            if quantity in CHANGES:
+                values[str(change(str(kind), str(quantity)))] = float(mean)
+    values[str(BLOCK_STRUCTURE)] = _one(results, vp.results.BlockStructure).score
     return {name: value for name, value in values.items() if np.isfinite(value)}
 
 
-def _noise(training: TrainingRun, epoch: int, run: Run) -> dict[str, float]:
+def _noise(training: TrainingRun, epoch: int, run: vp.Run, _: str) -> dict[str, float]:
     options = {"frequency-noise": {"protocol": "both"}}
     results = _examined(training, epoch, run, ("frequency-noise",), options)
-    contrasts = _one(results, FrequencyContrasts)
+    contrasts = _one(results, vp.results.FrequencyContrasts)
     named = dict(zip(contrasts.noise.tolist(), contrasts.contrast.tolist(), strict=True))
-    return {contrast(noise): named[noise] for noise in (EQUAL_ENERGY, PAPER)}
+    return {str(contrast(noise)): value for noise, value in named.items()}
 
 
-def _ablations(training: TrainingRun, epoch: int, run: Run) -> dict[str, float]:
-    drops = _one(_examined(training, epoch, run, ("ablation",)), KindAblations)
+def _ablations(training: TrainingRun, epoch: int, run: vp.Run, _: str) -> dict[str, float]:
+    drops = _one(_examined(training, epoch, run, ("ablation",)), vp.results.KindAblations)
     parts = {"attention, late minus early": "block", "conv, late minus early": "convolution"}
     return {
-        late_minus_early(str(name).partition(",")[0]): float(drop)
+        str(late_minus_early(str(name).partition(",")[0])): float(drop)
         for name, ablated, drop in zip(drops.comparison, drops.ablated, drops.drop, strict=True)
         if parts.get(str(name)) == ablated
     }
 
 
-def _corrupted(training: TrainingRun, epoch: int, run: Run) -> dict[str, float]:
+def _corrupted(training: TrainingRun, epoch: int, run: vp.Run, _: str) -> dict[str, float]:
     results = _examined(training, epoch, run, ("corruptions",))
-    return {"accuracy on corrupted images": _one(results, CorruptedMetrics).mean_accuracy}
+    return {str(CORRUPTED): _one(results, vp.results.CorruptedMetrics).mean_accuracy}
 
 
-def _measurement(quantity: str) -> Callable[[TrainingRun, int, Run], dict[str, float]]:
-    """What measures a quantity, with all others that come with it."""
-    if quantity.startswith(("NEP", "APE")):
-        objective = quantity.partition(", ")[2]
-        return lambda training, epoch, run: _hessian(training, epoch, run, objective)
-    heads = {
-        FIT: _fit,
-        "leading eigenvalue": _leading,
-        "rise of the NLL": _landscape,
-        "difference of accuracy drops, high minus low": _noise,
-        "difference of accuracy drops, late minus early": _ablations,
-        "accuracy on corrupted": _corrupted,
-        "block structure": _features,
-    }
-    matching = (measure for head, measure in heads.items() if quantity.startswith(head))
-    return next(matching, _features if " blocks, change of " in quantity else _outputs)
+MEASUREMENTS: Mapping[str, Callable[[TrainingRun, int, vp.Run, str], dict[str, float]]] = {
+    "outputs": _outputs,
+    "fit": _fit,
+    "hessian": _hessian,
+    "leading": _leading,
+    "landscape": _landscape,
+    "features": _features,
+    "noise": _noise,
+    "ablations": _ablations,
+    "corruptions": _corrupted,
+}
 
 
 def measure(
-    training: TrainingRun, wanted: Iterable[tuple[str, int]], run: Run
+    training: TrainingRun, wanted: Iterable[tuple[Quantity, int]], run: vp.Run
 ) -> dict[str, float]:
     """All stored values of a finished run, after (quantity, epoch) that were missing.
 
@@ -211,8 +198,10 @@ def measure(
     for quantity, epoch in wanted:
         if key(quantity, epoch) in stored:
             continue
-        values = _measurement(quantity)(training, epoch, replace(run, seed=training.seed))
-        values.setdefault(quantity, float("nan"))  # a network without this quantity
+        values = MEASUREMENTS[quantity.measurement](
+            training, epoch, replace(run, seed=training.seed), quantity.objective
+        )
+        values.setdefault(str(quantity), float("nan"))  # a network without this quantity
         stored |= {key(name, epoch): value for name, value in values.items()}
         content = {"identity": _identity(training), "values": _finite(stored)}
         write_text(training.folder / _FILE, json.dumps(content, indent=1) + "\n")
@@ -233,7 +222,9 @@ def stored_values(training: TrainingRun) -> dict[str, float]:
     path = training.folder / _FILE
     if not path.is_file():
         return {}
-    stored = read_json(path, _Stored, "the values of a network of `visprism claims run`")
+    stored = read_json(
+        path, _Stored, "the values of a network of `python -m experiments.claims run`"
+    )
     if stored["identity"] != _identity(training):
         return {}
     return {k: float("nan") if v is None else v for k, v in stored["values"].items()}
@@ -252,46 +243,46 @@ def _identity(training: TrainingRun) -> dict[str, Any]:
 # Networks and images.
 
 
-def _loaded(training: TrainingRun, epoch: int) -> LoadedModel:
-    return load_model(str(training.snapshots()[epoch]))
+def _loaded(training: TrainingRun, epoch: int) -> vp.LoadedModel:
+    return vp.load_model(training.spec(epoch))
 
 
 @lru_cache(maxsize=2)
-def _all_images(data: str, split: str) -> ImageSet:
-    return load_data(data, split=split)
+def _all_images(data: str, split: str) -> vp.ImageSet:
+    return vp.load_data(data, split=split)
 
 
-def _test_images(training: TrainingRun, limit: int | None) -> ImageSet:
+def _test_images(training: TrainingRun, limit: int | None) -> vp.ImageSet:
     return _first(_all_images(training.data, "test"), limit, training.seed)
 
 
-def _training_images(training: TrainingRun, limit: int | None = None) -> ImageSet:
+def _training_images(training: TrainingRun, limit: int | None = None) -> vp.ImageSet:
     """The training images of a run, or some of them."""
     images = _all_images(training.data, "train")
     if training.subset < 1:
-        images = stratified(images, training.subset, seed=training.seed)
+        images = vp.stratified(images, training.subset, seed=training.seed)
     return _first(images, limit, training.seed)
 
 
-def _first(images: ImageSet, limit: int | None, seed: int) -> ImageSet:
+def _first(images: vp.ImageSet, limit: int | None, seed: int) -> vp.ImageSet:
     """The first images of a random order, which networks of one seed share."""
     if limit is None or limit >= len(images):
         return images
     return images.subset(np.random.default_rng(seed).permutation(len(images))[:limit])
 
 
-def _predictions(loaded: LoadedModel, images: ImageSet, run: Run) -> Any:
-    return predict(loaded.model, batches(images, loaded.preprocessing, 250), run=run)
+def _predictions(loaded: vp.LoadedModel, images: vp.ImageSet, run: vp.Run) -> Any:
+    return vp.predict(loaded.model, vp.batches(images, loaded.preprocessing, 250), run=run)
 
 
 def _objective_batches(
-    training: TrainingRun, loaded: LoadedModel, objective: str, number: int
+    training: TrainingRun, loaded: vp.LoadedModel, objective: str, number: int
 ) -> Sequence[tuple[torch.Tensor, torch.Tensor]]:
     """Mini-batches of training images, as they are or augmented as in training."""
     images = _training_images(training, number)
     if objective == CLEAN:
-        return list(batches(images, loaded.preprocessing, _HESSIAN_BATCH))
-    feed = memory_feed(
+        return list(vp.batches(images, loaded.preprocessing, _HESSIAN_BATCH))
+    feed = vp.memory_feed(
         images,
         loaded.preprocessing,
         _HESSIAN_BATCH,
@@ -312,13 +303,13 @@ def _regularization(training: TrainingRun, objective: str) -> dict[str, Any]:
 def _examined(
     training: TrainingRun,
     epoch: int,
-    run: Run,
+    run: vp.Run,
     analyses: tuple[str, ...],
     options: Mapping[str, Mapping[str, Any]] | None = None,
-) -> list[Result]:
+) -> list[Any]:
     """The results of analyses of test images."""
-    study = examine(
-        {"network": str(training.snapshots()[epoch])},
+    study = vp.examine(
+        {"network": training.spec(epoch)},
         _test_images(training, training.scale.images),
         analyses=analyses,
         options=options,
@@ -331,5 +322,5 @@ def _examined(
     return [result for name in analyses for result in model.results(name)]
 
 
-def _one(results: Iterable[Result], kind: type[R]) -> R:
+def _one(results: Iterable[Any], kind: type[vp.Result]) -> Any:
     return next(result for result in results if isinstance(result, kind))

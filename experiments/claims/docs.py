@@ -1,69 +1,34 @@
-"""The claims of Park & Kim (2022) at one scale: raw numbers, tables and the figure of the docs.
+"""What docs/claims.md holds of the experiment: raw numbers, tables and the figure.
 
-    python benchmarks/claims.py --data parquet:DIR          # train and measure what is missing
-    python benchmarks/claims.py --data parquet:DIR C6 C9    # for these claims
-    python benchmarks/claims.py --write                     # results/claims/ and docs/
+    python -m experiments.claims.docs --out runs/claims    # writes results and docs/claims.md
 
-Every run is resumed. `--write` replaces the blocks between markers in docs/claims.md: the
-verdicts, beside what two networks trained on photographs show (results/real_networks.json), and
-what is folded below them. The first study (results/claims/first_study.json) is of
-2026-11-23, before the rules. It is evidence without verdict.
-
-Claim: none; these are the numbers of docs/claims.md.
+Blocks between markers in docs/claims.md are replaced: the verdicts, beside what two networks
+trained on photographs show (benchmarks/results/real_networks.json), and what is folded below
+them. The first study (benchmarks/results/claims/first_study.json) is of 2026-11-23, before the
+rules. It is evidence without verdict.
 """
 
 import argparse
 import json
-import os
 import re
 from dataclasses import replace
 from pathlib import Path
 
-# Attention of small heads trains 2 to 3 times faster on a CPU unfused; timm reads this once.
-os.environ.setdefault("TIMM_FUSED_ATTN", "0")
+import visprism as vp
+from experiments.claims.effects import RATIO, ClaimEffects
+from experiments.claims.experiment import MeasuredRun, RawNumbers
+from experiments.claims.files import write_text
+from experiments.claims.hypotheses import PRIMARY, SECONDARY, rise
+from experiments.claims.measure import key
+from experiments.claims.networks import SCALES, scale_of
+from experiments.claims.report import effects_of, markdown_table
+from experiments.claims.verdicts import estimate
 
-import torch
-
-from visprism.claims.claim_networks import SCALES
-from visprism.claims.effects import RATIO, ClaimEffects
-from visprism.claims.experiment import MeasuredRun, RawNumbers, run_claims
-from visprism.claims.hypotheses import PRIMARY, SECONDARY, rise
-from visprism.claims.measure import key
-from visprism.claims.report import effects_of, markdown_table
-from visprism.claims.verdicts import estimate
-from visprism.core.files import write_text
-from visprism.drawing.panel import panel
-from visprism.drawing.save import save_figure
-from visprism.report.tables import MINUS
-
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "claims.md"
-RESULTS = Path(__file__).parent / "results" / "claims"
+RESULTS = ROOT / "benchmarks" / "results" / "claims"
+_MINUS = "\N{MINUS SIGN}"
 _WARM_UP = ", after the warm-up"
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("codes", nargs="*", metavar="CLAIM", help="default: all")
-    parser.add_argument("--scale", default="small")
-    parser.add_argument("--data", default="", metavar="DATA")
-    parser.add_argument("--out", type=Path, default=Path("runs/claims"), metavar="DIR")
-    parser.add_argument("--seeds", type=int)
-    parser.add_argument("--threads", type=int, default=1)
-    parser.add_argument("--write", action="store_true", help="results/claims/ and docs/")
-    arguments = parser.parse_args()
-    torch.set_num_threads(arguments.threads)
-    if arguments.write:
-        write(RawNumbers.load(arguments.out))
-        return
-    run_claims(
-        arguments.codes or None,
-        out=arguments.out,
-        scale=arguments.scale,
-        data=arguments.data,
-        seeds=arguments.seeds,
-        report=lambda line: print(line, flush=True),
-    )
 
 
 def first_study() -> RawNumbers:
@@ -78,7 +43,7 @@ def first_study() -> RawNumbers:
             epoch = 1 if name.endswith(_WARM_UP) else run["epochs"]
             name = name.removesuffix(_WARM_UP)
             if name.startswith("increase of the NLL"):
-                name = rise(name.split()[-2])
+                name = str(rise(name.split()[-2]))
             values[key(name, epoch)] = value
         names = tuple(name for name in run["arms"] if "30%" not in name)
         fields = {f: run[f] for f in ("name", "seed", "images", "epochs", "minutes", "curve")}
@@ -94,6 +59,7 @@ def first_study() -> RawNumbers:
 def first_study_table(raw: RawNumbers) -> str:
     """Effects of the first study, paired by seed, with 95% intervals and without verdict."""
     lines = ["| row | hypothesis | effect [95% interval] | seeds |", "|---|---|---|---|"]
+    scale = scale_of("small")
     for h in (*PRIMARY.values(), *SECONDARY):
         tested = raw.tested(h)
         if h.also or not tested.comparisons or len(tested.comparisons[0]) < 2:
@@ -102,7 +68,7 @@ def first_study_table(raw: RawNumbers) -> str:
         unit = RATIO if h.logarithm else h.unit
         text = ClaimEffects.text_of(d.effect, d.low, d.high, unit)
         phase = "" if h.phase.startswith("end") else f", {h.phase}"
-        lines.append(f"| {h.row} | {h.quantity}{phase}: {h} | {text} | {d.seeds} |")
+        lines.append(f"| {h.row} | {h.quantity}{phase}: {h.text(scale)} | {text} | {d.seeds} |")
     return "\n".join(lines)
 
 
@@ -139,7 +105,7 @@ def error_rate_table() -> str:
 def beside_photographs(table: str) -> str:
     """The table with a column about two networks that are trained on photographs."""
     stored = json.loads((RESULTS.parent / "real_networks.json").read_text())["claims"]
-    stored = {row: re.sub(r"(?<!\w)-", MINUS, text) for row, text in stored.items()}
+    stored = {row: re.sub(r"(?<!\w)-", _MINUS, text) for row, text in stored.items()}
     head, rule, *rows = table.splitlines()
     return "\n".join(
         [
@@ -156,7 +122,9 @@ def write(raw: RawNumbers) -> None:
     raw.save(RESULTS / f"{raw.scale}.json")
     first, effects = first_study(), effects_of(raw)
     suffix = "" if raw.scale == "small" else f"-{raw.scale}"
-    save_figure(panel({"": effects}), ROOT / "docs" / "figures" / f"claims{suffix}", ["png"])
+    vp.save_figure(
+        vp.panel({"": effects}), ROOT / "docs" / "figures" / f"claims{suffix}", ["png"]
+    )
     text = PAGE.read_text(encoding="utf-8")
     primary = effects.verdict[effects.comparison == "primary"]
     seeds = len(SCALES[raw.scale].seeds)
@@ -181,6 +149,13 @@ def write(raw: RawNumbers) -> None:
         assert marker, f"{PAGE} has no block {name}"
         text = f"{before}{begin}\n\n{content}\n\n{end}{after}"
     write_text(PAGE, text)
+
+
+def main() -> None:
+    """Write what the experiment in a folder has found into the docs."""
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--out", type=Path, default=Path("claims"), metavar="DIR")
+    write(RawNumbers.load(parser.parse_args().out))
 
 
 if __name__ == "__main__":

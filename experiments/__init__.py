@@ -1,0 +1,1 @@
+"""Experiments with visprism, outside of the package, on its public names only."""

@@ -1,1 +1,0 @@
-"""The claims of Park & Kim (2022) as experiments: trained networks, rules and verdicts."""
