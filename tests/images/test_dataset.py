@@ -53,7 +53,7 @@ def test_stated_targets_are_read_without_images_also_of_a_subset():
     assert levels(images) == [5, 7]
 
 
-def test_a_limit_is_a_part_of_a_larger_one_and_balanced_where_classes_are_stated():
+def test_a_limit_is_a_part_of_a_larger_one_and_stratified_where_classes_are_stated():
     pictures = Pictures()
     larger, smaller = (image_set(pictures, limit=limit, seed=3) for limit in (9, 6))
     assert pictures.reads == 2 + 9 + 6  # no image is decoded that is not selected
@@ -61,8 +61,8 @@ def test_a_limit_is_a_part_of_a_larger_one_and_balanced_where_classes_are_stated
     assert smaller.targets.tolist() == [level % 3 for level in levels(smaller)]
     assert smaller.positions.tolist() == levels(smaller)
     pictures.targets = [i % 3 for i in range(12)]
-    balanced = image_set(pictures, limit=6, seed=3)
-    assert np.bincount(balanced.targets).tolist() == [2, 2, 2]
+    part = image_set(pictures, limit=6, seed=3)
+    assert np.bincount(part.targets).tolist() == [2, 2, 2]
     with pytest.raises(InputError, match="limit must be positive, got 0"):
         image_set(pictures, limit=0)
 

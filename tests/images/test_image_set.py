@@ -5,26 +5,35 @@ import pytest
 from PIL import Image
 
 from visprism import ImageSet, load_data, statistics, stratified
-from visprism.images.image_set import NO_CLASS, balanced, held_out
+from visprism.images.image_set import NO_CLASS, held_out, nested_order, sample
 
 
-@pytest.mark.parametrize("limit", [2, 14, 30])
-def test_a_limit_takes_as_many_of_each_class_as_of_any_other(limit):
-    targets = np.repeat(np.arange(10), 3)  # sorted by class, as a folder is
-    chosen = balanced(targets, limit)
-    counts = np.bincount(targets[chosen], minlength=10)
-    assert len(chosen) == len(set(chosen.tolist())) == limit
-    assert counts.max() - counts.min() <= 1
-    assert set(balanced(targets, limit - 1)) < set(chosen)
+@pytest.mark.parametrize("counts", [(5, 5, 5), (90, 10), (300, 20, 1)])
+def test_every_prefix_has_the_class_frequencies_of_the_data(counts):
+    targets = np.repeat(np.arange(len(counts)), counts)  # sorted by class, as a folder is
+    order = nested_order(targets, seed=1)
+    assert sorted(order) == list(range(len(targets)))
+    for limit in range(1, len(targets) + 1):
+        seen = np.bincount(targets[order[:limit]], minlength=len(counts))
+        assert (
+            np.abs(seen - limit * np.array(counts) / len(targets)).max() <= len(counts) / 2 + 1
+        )
+    assert sample(targets, 7, seed=1).tolist() == order[:7].tolist()
+
+
+def test_the_accuracy_of_a_sample_is_the_accuracy_of_all_images():
+    targets = np.repeat([0, 1], [900, 100])  # a model that always answers 0: accuracy 90%
+    accuracies = [(targets[sample(targets, 50, seed=s)] == 0).mean() for s in range(200)]
+    assert abs(np.mean(accuracies) - 0.9) < 1e-3
+    assert np.std(accuracies) < 0.5 * np.sqrt(0.9 * 0.1 / 50)  # stratified, not only random
 
 
 def test_a_limit_draws_from_the_whole_class_by_seed():
     targets = np.repeat(np.arange(2), 1000)
-    first, again, other = (balanced(targets, 40, seed=seed) for seed in (0, 0, 1))
+    first, again, other = (sample(targets, 40, seed=seed) for seed in (0, 0, 1))
     assert first.tolist() == again.tolist() != other.tolist()
-    assert first.tolist() == sorted(first.tolist())  # files are read in their own order
     # Twenty uniform draws of 0 ... 999 have a mean of 500 with a deviation of 65.
-    assert abs(first[:20].mean() - 500) < 3 * 65
+    assert abs(first[first < 1000].mean() - 500) < 3 * 65
 
 
 def test_a_subset_keeps_each_image_with_its_target(folder):

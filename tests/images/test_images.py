@@ -100,17 +100,6 @@ def test_the_size_does_not_depend_on_which_images_are_selected(photo):
         assert ordered(part).preprocessing(None).size == (224, 224)
 
 
-@pytest.mark.parametrize("counts", [(5, 5, 5), (9, 3, 2)])
-def test_every_first_part_of_ordered_images_is_balanced(counts, source):
-    targets = np.repeat(np.arange(3), counts)
-    images = ordered(source(sum(counts)).image_set(targets), seed=4)
-    for number in range(1, len(images) + 1):
-        seen = np.bincount(images.targets[:number], minlength=3)
-        unfinished = [seen[c] for c in range(3) if seen[c] < counts[c]]
-        assert max(unfinished, default=0) - min(unfinished, default=0) <= 1
-    assert sorted(images.targets) == sorted(targets)
-
-
 def test_tensors_and_pictures_have_one_order(source):
     pictures = source(9).image_set(np.arange(9) % 3)
     given = [(torch.zeros(9, 3, 4, 4), torch.arange(9) % 3)]

@@ -166,3 +166,21 @@ def test_the_peak_memory_is_that_of_a_batch_with_the_weights():
     study = vp.examine(Wide().eval().cuda(), [torch.rand(16, 3, 8, 8)], analyses="anatomy")
     memory = study.header["speed"]["Wide"]["memory"]
     assert memory == pytest.approx((16 * 2 + 16) * 2**20, rel=0.2)
+
+
+def test_a_limit_holds_for_what_needs_one_pass_and_a_larger_one_contains_it():
+    few, more = (
+        vp.examine(
+            "resnet20.shapes",
+            "shapes",
+            analyses=["calibration", "variance", "ablation"],
+            images=vp.DataOptions(limit=limit),
+        )
+        for limit in (300, 600)
+    )
+    for study, limit in ((few, 300), (more, 600)):
+        sizes = {a: study["resnet20.shapes"][a].provenance.images for a in study.analyses}
+        assert sizes["calibration"] == sizes["variance"] == limit
+        assert sizes["ablation"] <= 128  # ten passes
+    positions = [study.header["positions"] for study in (few, more)]
+    assert positions[0] == positions[1][:300]

@@ -49,7 +49,8 @@ class DataOptions:
 
     Args:
         split: of the evaluation images; None: test images where there are any.
-        limit: at most this number of images.
+        limit: at most this number of images, a stratified sample. Analyses of one forward pass
+            measure all of them at any effort.
         size: (height, width) in pixels; None: as each model states.
         batch_size: images of a forward pass; None: 16, or by their pixels for passes that
             return logits only.
@@ -218,10 +219,23 @@ def images_of(
     seed: int | None = 0,
     preprocessing: Preprocessing | None = None,
 ) -> Images:
-    """The images from whatever a user passes, in a balanced order; without a seed as read."""
-    drawn = seed or 0  # which images, where there is a limit
+    """The images from whatever a user passes, in `nested_order`; without a seed as read."""
     if isinstance(data, Images):
         return data
+    images = _images_of(data, options, side, seed, preprocessing)
+    return replace(images, limit=options.limit)
+
+
+def _images_of(
+    data: Any,
+    options: DataOptions,
+    side: int | None,
+    seed: int | None,
+    preprocessing: Preprocessing | None,
+) -> Images:
+    drawn = seed or 0  # which images, where there is a limit
+    # A limit selects the first images of the order, which they are then in.
+    order = seed if options.limit is None else None
     if isinstance(data, DataName):
         read = load_data(
             str(data),
@@ -232,13 +246,18 @@ def images_of(
             side=side,
             seed=drawn,
         )
-        return ordered(read, seed=seed)
+        return ordered(read, seed=order)
     if isinstance(data, ImageSet):
         return ordered(data, seed=seed, limit=options.limit)
     if isinstance(data, DataLoader):
         way, limit = preprocessing or normalization_of(data.dataset), options.limit
         loader, indices = in_order(data, limit, seed=drawn)
-        images = tensor_images(loader, limit=limit, preprocessing=way, seed=seed)
+        images = tensor_images(
+            loader,
+            limit=limit,
+            preprocessing=way,
+            seed=seed if indices is None else order,
+        )
         return (
             images if indices is None else replace(images, positions=indices[images.positions])
         )
@@ -248,7 +267,7 @@ def images_of(
             return ordered(pictures, seed=seed, limit=options.limit)
     if isinstance(data, Dataset) and not _gives_batches(data):
         loader = DataLoader(data, batch_size=options.batch_size or BATCH_SIZE)
-        return images_of(loader, options, seed=seed, preprocessing=preprocessing)
+        return _images_of(loader, options, side, seed, preprocessing)
     if isinstance(data, Iterable):
         return tensor_images(data, limit=options.limit, preprocessing=preprocessing, seed=seed)
     raise InputError(

@@ -40,7 +40,7 @@ class Evolve(Computation, StudyCommand, Images, Seeded):
         None, "names of analyses (default: a monitor's)", "A,B,..."
     )
     limit: int | None = argument(
-        256, "maximum number of images, balanced over classes", minimum=1
+        256, "maximum number of images, a stratified sample", minimum=1
     )
     effort: Effort = argument("quick", EFFORT)
 

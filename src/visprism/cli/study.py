@@ -63,7 +63,7 @@ class Images(Sized):
     )
     limit: int | None = argument(
         None,
-        "maximum number of images, balanced over classes (default: as the effort states)",
+        "maximum number of images, a stratified sample (default: as the effort states)",
         minimum=1,
     )
     batch_size: int | None = argument(

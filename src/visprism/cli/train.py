@@ -57,7 +57,7 @@ class Training(Changes, OnDevice, Sized):
     )
     limit: int | None = argument(
         None,
-        "maximum number of training images, balanced over classes, as --set limit=N (default: "
+        "maximum number of training images, a stratified sample, as --set limit=N (default: "
         "as in the recipe)",
         minimum=1,
     )
@@ -112,7 +112,7 @@ class Train(Printing, Training):
         None, "split to evaluate on (default: test, or val)", "NAME"
     )
     test_limit: int | None = argument(
-        None, "maximum number of test images, balanced over classes (default: all)", minimum=1
+        None, "maximum number of test images, a stratified sample (default: all)", minimum=1
     )
     teacher: str = argument(
         "", "teacher for knowledge distillation (default: none)", "MODEL@FILE"

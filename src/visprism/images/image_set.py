@@ -90,44 +90,30 @@ class ImageSet:
         )
 
 
-def _turns(
-    targets: Int64[np.ndarray, " n"], order: Int64[np.ndarray, " n"]
-) -> tuple[Int64[np.ndarray, " n"], Int64[np.ndarray, " n"], Int64[np.ndarray, " k"]]:
-    """`order` sorted by class; the place of each image in its class; images of each class."""
-    order = order[np.argsort(targets[order], kind="stable")]
-    _, first, count = np.unique(targets[order], return_index=True, return_counts=True)
-    return order, np.arange(len(order)) - np.repeat(first, count), count
-
-
-def balanced(
-    targets: Int64[np.ndarray, " n"], limit: int, *, seed: int = 0
-) -> Int64[np.ndarray, " m"]:
-    """Indices of at most `limit` images, balanced over the classes, in ascending order.
-
-    Images are selected at random from each class. With one seed, a smaller limit selects a
-    subset of what a larger limit selects.
-    """
-    if limit < 1:
-        raise InputError(f"limit must be positive, got {limit}")
-    generator = stream(seed, "balanced")
-    order, turn, count = _turns(
-        targets, torch.randperm(len(targets), generator=generator).numpy()
-    )
-    # Where the limit is no multiple of the classes, those with one image more are random too.
-    precedence = torch.randperm(len(count), generator=generator).numpy()
-    return np.sort(order[np.lexsort((np.repeat(precedence, count), turn))[:limit]])
-
-
 def nested_order(targets: Int64[np.ndarray, " n"], *, seed: int = 0) -> Int64[np.ndarray, " n"]:
-    """Indices in a random order whose every prefix is balanced over classes.
+    """Indices in a random order whose every prefix has the class frequencies of the data.
 
-    Data is often sorted by class; analyses that compare the images of a batch need several
-    classes in it, and a smaller number of images must be a part of a larger one.
+    The j-th of the n images of a class, j = 0 ... n - 1 at random, has the place (j + u) / n
+    with u uniform in [0, 1), so that a fraction f of all images holds n f images of the class,
+    rounded up or down. The prefixes are a stratified sample: accuracy, NLL and ECE estimate
+    those of all images. A smaller number of images is a part of a larger one.
     """
     generator = stream(seed, "order of images")
-    order, turn, _ = _turns(targets, torch.randperm(len(targets), generator=generator).numpy())
-    shuffle = torch.rand(len(order), generator=generator).numpy()
-    return order[np.lexsort((shuffle, turn))]
+    order = torch.randperm(len(targets), generator=generator).numpy()
+    order = order[np.argsort(targets[order], kind="stable")]
+    _, first, count = np.unique(targets[order], return_index=True, return_counts=True)
+    rank = np.arange(len(order)) - np.repeat(first, count)
+    within = torch.rand(len(order), generator=generator, dtype=torch.float64).numpy()
+    return order[np.argsort((rank + within) / np.repeat(count, count), kind="stable")]
+
+
+def sample(
+    targets: Int64[np.ndarray, " n"], limit: int | None, *, seed: int = 0
+) -> Int64[np.ndarray, " m"]:
+    """The first `limit` indices of `nested_order`; all of them without a limit."""
+    if limit is not None and limit < 1:
+        raise InputError(f"limit must be positive, got {limit}")
+    return nested_order(targets, seed=seed)[:limit]
 
 
 def stratified(image_set: ImageSet, fraction: float, *, seed: int = 0) -> ImageSet:

@@ -46,6 +46,7 @@ class Images:
     # The class of each image's texture if it differs from its shape's class.
     textures: Int64[np.ndarray, " n"] | None = None
     skipped: tuple[str, ...] = ()  # images that could not be read, with the reason
+    limit: int | None = None  # of images, as the user set it; None: not set
     without_labels: str = ""  # why there are no targets; empty where the data has none
     image_set: ImageSet | None = field(default=None, repr=False)  # decoded on demand, or
     # a tensor (n, c, h, w), or a mapping of tensors for models with several inputs.
@@ -243,8 +244,7 @@ def tensor_images(
             `Images.without_labels` says so.
         limit: read at most this number of images.
         preprocessing: the normalization that the images have, where it is known.
-        seed: of a random order whose every prefix is balanced over classes; see
-            `nested_order`. None: as read.
+        seed: of the order of `nested_order`. None: as read.
     """
     if isinstance(data, Tensor) or (
         isinstance(data, tuple) and all(isinstance(part, Tensor) for part in data)

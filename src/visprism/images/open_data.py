@@ -23,7 +23,7 @@ from visprism.core.files import exists
 from visprism.core.preprocessing import Preprocessing
 from visprism.core.processes import world_size
 from visprism.core.run import Progress
-from visprism.images.image_set import DATA, NO_CLASS, ImageSet, balanced, stratified
+from visprism.images.image_set import DATA, NO_CLASS, ImageSet, sample, stratified
 from visprism.images.images import LABELS, ordered
 
 _TABLES = ("*.parquet", "*/*.parquet")  # in a folder that is named without its kind
@@ -52,7 +52,8 @@ def load_data(
     Args:
         spec: the data.
         split: by default the first of test, val, ... train that exists.
-        limit: largest number of images, balanced over the classes and selected at random.
+        limit: largest number of images, selected at random with the class frequencies of the
+            data, in the order of `nested_order`.
         skip_bad: whether images that cannot be read are left out instead of raising.
         checked: number of files that are read, spread over all; None, or with `skip_bad`: all.
         side: side in pixels of generated images, if `spec` has none.
@@ -64,7 +65,7 @@ def load_data(
     if fraction is not None:
         images = stratified(images, fraction, seed=seed)
     if limit is not None:
-        images = images.subset(balanced(images.targets, limit, seed=seed))
+        images = images.subset(sample(images.targets, limit, seed=seed))
     if accept is not None:
         accept(images)
     number = len(images) if skip_bad or checked is None else min(checked, len(images))
@@ -149,9 +150,9 @@ def image_set(
 
     A mapping, as of Hugging Face, is the first picture in it and its label.
 
-    With `limit` it has at most that number of images, selected at random by `seed`: balanced
-    over the classes where the data set states its `targets`. Without them, it costs one pass
-    over the selected images, to read their classes.
+    With `limit` it has at most that number of images, selected at random by `seed`, in the order
+    of `nested_order`: with the class frequencies of the data where it states its `targets`.
+    Without them, it costs one pass over the selected images, to read their classes.
 
     Example:
         >>> from torchvision.datasets import FakeData
@@ -166,7 +167,7 @@ def image_set(
             f"{type(_parted(data[0])[0]).__name__}. Remove the transform to tensors."
         )
     if limit is not None:
-        pictures = pictures.subset(balanced(pictures.targets, limit, seed=seed))
+        pictures = pictures.subset(sample(pictures.targets, limit, seed=seed))
     return replace(pictures, source=name or pictures.source)
 
 
@@ -183,9 +184,7 @@ def image_set_of(dataset: Any, *, limit: int | None = None, seed: int = 0) -> Im
     if label is None:
         labels = [NO_CLASS] * number
     elif labels is None:
-        rows = balanced(
-            np.full(number, NO_CLASS), number if limit is None else limit, seed=seed
-        )
+        rows = np.sort(sample(np.full(number, NO_CLASS), limit, seed=seed))
         labels = [_parted(dataset[i])[1] for i in rows.tolist()]
 
     def read(positions: Sequence[int]) -> list[Image.Image]:
@@ -222,8 +221,9 @@ def in_order(
 ) -> tuple[DataLoader, Int64[np.ndarray, " n"] | None]:
     """A loader of the same data set without shuffling, so that every run reads the same images.
 
-    With `limit` it reads at most that number of images, selected at random by `seed`, and
-    balanced over classes where the data set states its `targets`. A loader that selects images
+    With `limit` it reads at most that number of images, selected at random by `seed`, in the
+    order of `nested_order`: with the class frequencies of the data where it states its
+    `targets`. A loader that selects images
     by itself, with a sampler of weights for instance, is returned as it is.
     """
     inner = getattr(loader.batch_sampler, "batch_sampler", None)  # which Accelerate splits
@@ -239,14 +239,14 @@ def in_order(
     if not shared and len(sampler) != number:  # pyrefly: ignore (both kinds have a length)
         return loader, None
     chosen = np.arange(number)
-    if limit is not None and limit < number:
+    if limit is not None:
         try:
             classes = np.array([int(label) for label in _targets(dataset)], dtype=np.int64)
         except (TypeError, ValueError):  # the data set states none, or no classes
             classes = np.arange(0)
         if len(classes) != number:
             classes = np.full(number, NO_CLASS)
-        chosen = balanced(classes, limit, seed=seed)
+        chosen = sample(classes, limit, seed=seed)
     unshuffled = DataLoader(
         Subset(dataset, chosen.tolist()),
         batch_size=whole.batch_size,

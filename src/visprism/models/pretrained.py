@@ -50,7 +50,7 @@ class PretrainedCard:
     accuracy_fp32: float  # of the weights before rounding to 16 bits
     nll: float
     ece: float
-    subset_images: int  # the first test images, class-balanced, that a test evaluates
+    subset_images: int  # the first test images that a test evaluates
     subset_correct: int  # how many of them are classified correctly
     preprocessing: Preprocessing
     class_names: tuple[str, ...]  # in the order of the logits

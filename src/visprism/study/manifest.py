@@ -148,7 +148,7 @@ def manifest(study: Study) -> dict[str, str]:
         "Training of the models": _training_text(study),
         "Data": _data_text(origin),
         "Split": origin.split,
-        "Images": f"{offered(study)}, in a random order that is balanced over classes",
+        "Images": f"{offered(study)}, in a random order, stratified by class",
         "Unreadable images left out": f"{len(unreadable)}: {', '.join(unreadable)}"
         * bool(unreadable),
         "Preprocessing": "; ".join(f"{k}: {v}" for k, v in _preprocessing(study).items()),

@@ -24,6 +24,7 @@ from visprism.core.processes import gather
 from visprism.core.run import Run
 from visprism.passes.batches import batch_size, on_device
 
+_ONE_PASS = 2.0  # at most, with what is computed of the pass
 _SHARED = 4.0  # passes of one image that all analyses of feature maps cost together
 _TIMED = 4  # images of the timed pass
 _REPEATS = 3  # passes, of which the fastest counts
@@ -104,6 +105,13 @@ def images_paid_for(analysis: Analysis, subjects: Iterable[Subject], effort: Eff
     return min(numbers)
 
 
+def one_pass(analysis: Analysis, subject: Subject) -> bool:
+    """Whether an analysis costs one forward pass, and declares no limit at full effort."""
+    cost = analysis.cost(subject)
+    single = cost.passes <= _ONE_PASS and not cost.seconds_per_image
+    return single and analysis.images.full is None
+
+
 def number_of_images(
     analysis: Analysis, subjects: Sequence[Subject], effort: Effort
 ) -> tuple[int, str]:
@@ -111,6 +119,8 @@ def number_of_images(
     sizes = analysis.images
     declared = getattr(sizes, effort)
     most = min([s.num_images for s in subjects] + ([] if declared is None else [declared]))
+    if all(s.images.limit is not None and one_pass(analysis, s) for s in subjects):
+        return min(s.num_images for s in subjects), ""
     fewest = min(sizes.fewest, most)
     paid = images_paid_for(analysis, subjects, effort)
     if paid >= fewest:

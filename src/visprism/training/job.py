@@ -43,7 +43,7 @@ class Job:
     split: str | None = None  # None: "train", or all images of data without splits
     test_data: str = ""  # data of the evaluation; empty: the same data
     test_split: str | None = None
-    test_limit: int | None = None  # largest number of test images, balanced; None: all
+    test_limit: int | None = None  # largest number of test images; None: all
     subset: float = 1.0  # fraction of the training images of each class
     teacher: str = ""
     pretrained: bool = False

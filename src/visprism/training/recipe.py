@@ -34,7 +34,7 @@ class Recipe:
     )
     lr: float = option(MISSING, "learning rate at the end of the warm-up", above=0)
     limit: int | None = option(
-        None, "maximum number of training images, balanced over classes", minimum=1
+        None, "maximum number of training images, a stratified sample", minimum=1
     )
     augmentation: Augmentation = field(default_factory=Augmentation)
     optimizer: str = option("adamw", "adamw, sgd, muon, or the name of an optimizer of timm")

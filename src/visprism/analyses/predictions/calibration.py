@@ -187,7 +187,7 @@ class Calibration(Analysis):
     """Accuracy, NLL, calibration errors and reliability diagram of predictions."""
 
     name = "calibration"
-    images = Sizes(quick=512, standard=None, work=0.5)
+    images = Sizes(quick=None, standard=None, work=0.5)
     rank = 0
     group = "predictions"
     needs = Needs.TARGETS | Needs.OUTPUTS

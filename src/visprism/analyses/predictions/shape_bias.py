@@ -92,7 +92,7 @@ class ShapeBias(Analysis):
     """Decisions for shape or texture on images whose cues conflict."""
 
     name = "shape-bias"
-    images = Sizes(quick=512, standard=None, work=0.5)
+    images = Sizes(quick=None, standard=None, work=0.5)
     rank = 0
     group = "robustness"
     needs = Needs.TARGETS | Needs.TEXTURES | Needs.OUTPUTS
