@@ -150,8 +150,9 @@ def image_set(
 
     A mapping, as of Hugging Face, is the first picture in it and its label.
 
-    With `limit` it has at most that number of images, selected at random by `seed`, in the order
-    of `nested_order`: with the class frequencies of the data where it states its `targets`.
+    With `limit` it has at most that number of images, selected at random by `seed`, in the
+    order of `nested_order`: with the class frequencies of the data where it states its
+    `targets`.
     Without them, it costs one pass over the selected images, to read their classes.
 
     Example:
