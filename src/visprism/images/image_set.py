@@ -96,7 +96,7 @@ def nested_order(targets: Int64[np.ndarray, " n"], *, seed: int = 0) -> Int64[np
     The j-th of the n images of a class, j = 0 ... n - 1 at random, has the place (j + u) / n
     with u uniform in [0, 1), so that a fraction f of all images holds n f images of the class,
     rounded up or down. The prefixes are a stratified sample: accuracy, NLL and ECE estimate
-    those of all images. A smaller number of images is a part of a larger one.
+    the values of all images. A smaller number of images is a part of a larger one.
     """
     generator = stream(seed, "order of images")
     order = torch.randperm(len(targets), generator=generator).numpy()
