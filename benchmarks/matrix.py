@@ -2,9 +2,9 @@
 
     python benchmarks/matrix.py [--only NAME ...] [--list]
 
-A cell is one run of the quick tests: kernels (default, AVX2, and kernels that round differently,
-tests/shared/other_kernels.py), threads, interpreters with the newest and the oldest packages, and
-random order. The first kinds run in the interpreter of this script; the others get an
+A cell is one run of the quick tests: kernels (default, AVX2, and other rounding as of
+tests/shared/other_kernels.py), threads, interpreters with the newest and the oldest packages,
+and random order. The first kinds run in the interpreter of this script; the others get an
 environment from uv. The script merges the table into benchmarks/results/matrix.json.
 """
 
