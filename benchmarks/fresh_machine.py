@@ -15,6 +15,7 @@ import json
 import os
 import re
 import shlex
+import shutil
 import subprocess
 import sys
 import time
@@ -116,7 +117,8 @@ def entering(one: Surrounding, copy: Path, data: str) -> str:
         command = f"{install} && PATH=/tmp/uv/bin:$PATH && {command}"
     user = [] if one.root else [f"--userspec={USER}:{USER}"]
     assignments = [f"{name}={value}" for name, value in variables.items()]
-    enter = ["env", "-i", *assignments, "chroot", *user, str(copy), "sh", "-c", command]
+    chroot = shutil.which("chroot") or "/usr/sbin/chroot"
+    enter = ["env", "-i", *assignments, chroot, *user, str(copy), "sh", "-c", command]
     return "; ".join(["set -e", *mounts, f"exec {shlex.join(enter)}"])
 
 
