@@ -180,9 +180,9 @@ def add_arguments(to: argparse.ArgumentParser, command: type) -> None:
     declared = options_of(command)
     for one in fields(command):
         if one.name in declared:
-            owners = reversed(command.__mro__)
-            owner = next(c for c in owners if one.name in vars(c).get("__dataclass_fields__", {}))
-            heading = vars(owner).get("heading", "")
+            classes = map(vars, reversed(command.__mro__))
+            owner = next(c for c in classes if one.name in c.get("__dataclass_fields__", {}))
+            heading = owner.get("heading", "")
             if heading not in groups:
                 groups[heading] = to.add_argument_group(heading)
             shape: dict[str, Any] = {k: v for k, v in one.metadata.items() if k != "option"}
