@@ -94,7 +94,7 @@ def rows_of(path: Path) -> list[dict[str, str]]:
 
 def setting(arguments: argparse.Namespace) -> dict:
     capability = torch.backends.cpu.get_cpu_capability()
-    names = ("visprism", "torch", "timm", "lightning-fabric")
+    names = ("visprism", "torch", "timm")
     return {
         "machine": f"{os.cpu_count()}-core {platform.machine()} CPU, {capability}",
         "device": arguments.device,

@@ -179,7 +179,7 @@ def model_of(name: str) -> nn.Module:
 
 def setting(arguments: argparse.Namespace) -> dict:
     capability = torch.backends.cpu.get_cpu_capability()
-    names = ("visprism", "torch", "torchvision", "timm", "pillow", "lightning-fabric")
+    names = ("visprism", "torch", "torchvision", "timm", "pillow")
     return {
         "machine": f"{os.cpu_count()}-core {platform.machine()} CPU, {capability}",
         "device": arguments.device,

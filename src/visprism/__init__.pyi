@@ -14,6 +14,8 @@ from visprism.study.events import Started as Started
 from visprism.study.events import Stopped as Stopped
 from visprism.study.evolve import evolve as evolve
 from visprism.study.monitor import Monitor as Monitor
+from visprism.training.vitals import Alarm as Alarm
+from visprism.training.vitals import TrainingStoppedError as TrainingStoppedError
 from visprism.analyses.inputs import DataOptions as DataOptions
 
 # How anything is measured.

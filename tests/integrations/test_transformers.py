@@ -54,7 +54,9 @@ def test_a_model_is_measured_and_its_weights_are_those_without(
     logged = {row["step"]: row[name] for row in measured.state.log_history if name in row}
     assert list(logged) == [2, 4, 6]
     assert [r["step"] for r in measured.state.log_history if "loss" in r] == [1, 2, 3, 4, 5, 6]
-    assert monitor.studies[4].header["metrics"]["loss"] > 0
+    losses = {row["step"]: row["loss"] for row in measured.state.log_history if "loss" in row}
+    for step, one in monitor.studies.items():
+        assert one.header["metrics"]["loss"] == losses[step]
     study = evolve(tmp_path, images, analyses="calibration")  # of checkpoint-3 and -6
     curves = [r for e in study.entries for r in e.results if isinstance(r, Evolution)]
     (nll,) = [curve for curve in curves if curve.quantity == "NLL"]
@@ -62,3 +64,11 @@ def test_a_model_is_measured_and_its_weights_are_those_without(
     last = monitor.studies[6]["calibration"]["ViTForImageClassification"]
     (measured,) = [a.value for a in last.answers() if a.quantity == "NLL"]
     assert abs(nll.value[1] - measured) < 1e-6
+
+
+def test_an_alarm_ends_the_training(tmp_path, train_set, monitor):
+    monitor.on_alarm = "stop"
+    poisoned = [(image * float("nan"), target) for image, target in train_set]
+    trainer = trained(tmp_path, poisoned, monitor)
+    assert trainer.state.global_step == monitor.alarms[0].step < 6
+    assert monitor.alarms[0].code == "VP207"

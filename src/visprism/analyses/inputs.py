@@ -1,6 +1,7 @@
 """From what a user passes as models and data to subjects, of a study or of one analysis."""
 
 from collections.abc import Iterable, Mapping
+from copy import copy
 from dataclasses import dataclass, field, replace
 from os import PathLike
 from typing import Any, Literal
@@ -249,9 +250,13 @@ def _images_of(
         return ordered(read, seed=order)
     if isinstance(data, ImageSet):
         return ordered(data, seed=seed, limit=options.limit)
-    if isinstance(data, DataLoader):
-        way, limit = preprocessing or normalization_of(data.dataset), options.limit
-        loader, indices = in_order(data, limit, seed=drawn)
+    inner = getattr(data, "loader", data)  # timm's loader normalizes what another one reads
+    if isinstance(inner, DataLoader):
+        way, limit = preprocessing or normalization_of(inner.dataset), options.limit
+        loader, indices = in_order(inner, limit, seed=drawn)
+        if inner is not data:
+            whole = copy(data)
+            whole.loader, loader = loader, whole
         images = tensor_images(
             loader,
             limit=limit,

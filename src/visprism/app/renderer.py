@@ -20,7 +20,7 @@ from visprism.app.child_process import end_with_parent
 from visprism.core.errors import InputError
 from visprism.report.drawings import Drawing, drawings
 from visprism.report.page import PageFigures, page_html
-from visprism.study.evolve import joined
+from visprism.study.evolve import alarms_of_run, joined
 from visprism.study.exports import json_of, markdown_of
 from visprism.study.report_content import content_of
 from visprism.study.steps import steps_of_run
@@ -109,7 +109,8 @@ def _study(folder: Path) -> Study:
     if not steps:
         raise InputError("no result is complete")
     studies = {step: _step(path, _stamp(path)) for step, path in steps}
-    return joined({folder.resolve().name: studies})
+    name = folder.resolve().name
+    return joined({name: studies}, raised={name: alarms_of_run(folder)})
 
 
 @lru_cache(1024)

@@ -80,7 +80,7 @@ CODES: dict[str, Code] = {
         "The smallest eigenvalue is negative although the leading ones are positive: "
         "compare smallest eigenvalues, not only NEP.",
     ),
-    # Alarms of a monitor; see visprism.study.alarms.
+    # Alarms; see visprism.study.alarms and, from VP207, visprism.training.vitals.
     "VP201": Code(
         "Attention entropy collapsed",
         "warning",
@@ -116,6 +116,42 @@ CODES: dict[str, Code] = {
         "warning",
         "The output of the block equals its input: its branch is 0 and may get no gradient. "
         "Look at its scales, its gradients and whether the optimizer has its parameters.",
+    ),
+    "VP207": Code(
+        "Loss or weights are not finite",
+        "warning",
+        "The training has diverged and does not recover: go back to a checkpoint. Look at the "
+        "learning rate, the warm-up, clipping, the precision and the images.",
+    ),
+    "VP208": Code(
+        "The loss is far above its start",
+        "warning",
+        "Updates make the network worse than it was: usually the learning rate is too large. "
+        "Look at the learning rate, the warm-up and clipping.",
+    ),
+    "VP209": Code(
+        "The loss stays at chance",
+        "warning",
+        "The network predicts the same for all images. Look at the labels, the learning rate, "
+        "dead activations and whether the optimizer has all parameters.",
+    ),
+    "VP210": Code(
+        "Weights vanish or explode",
+        "warning",
+        "Weight decay or the updates move the norm of the weights by orders of magnitude. Look "
+        "at the weight decay times the learning rate, and at the learning rate.",
+    ),
+    "VP211": Code(
+        "Parameters do not change",
+        "warning",
+        "The updates do not reach these parameters. Look at the learning rate, requires_grad, "
+        "gradients that are 0, and whether the optimizer was made for this network.",
+    ),
+    "VP212": Code(
+        "An activation is dead",
+        "warning",
+        "The units before it get no gradient, and a shortcut hides it: the layers of this "
+        "branch do not train. Look at the biases before the activation and the learning rate.",
     ),
 }
 

@@ -12,7 +12,6 @@ from jaxtyping import Int64
 from PIL import Image
 from torch.utils.data import (
     DataLoader,
-    DistributedSampler,
     RandomSampler,
     SequentialSampler,
     Subset,
@@ -232,7 +231,7 @@ def in_order(
     dataset, sampler = loader.dataset, whole.sampler
     shuffled = isinstance(sampler, RandomSampler) and not sampler.replacement
     # Over these processes, which share the images of a measurement in any case.
-    shared = isinstance(sampler, DistributedSampler) and sampler.num_replicas == world_size()
+    shared = getattr(sampler, "num_replicas", None) == world_size()  # torch's, and timm's
     plain = shuffled or shared or isinstance(sampler, SequentialSampler)
     if whole.batch_size is None or not plain:
         return loader, None

@@ -48,3 +48,7 @@ class AcceleratedMonitor:
         inner = getattr(optimizer, "optimizer", optimizer)
         network = self.accelerator.unwrap_model(model, keep_fp32_wrapper=True)
         return self.monitor.step(network, step, inner, metrics)
+
+    def close(self) -> None:
+        """Close the monitor; call it in each process, before ``accelerator.end_training``."""
+        self.monitor.close()

@@ -1,6 +1,7 @@
 """`visprism.Monitor` as a callback of the Trainer of Lightning."""
 
 from collections.abc import Callable, Mapping
+from math import isfinite
 from typing import Any
 
 from lightning.pytorch import Callback, LightningModule, Trainer
@@ -8,6 +9,7 @@ from torch import nn
 
 from visprism.core.loggers import Draw, log_arrays
 from visprism.study.monitor import Monitor
+from visprism.training.vitals import TrainingStoppedError
 
 
 class MonitorCallback(Callback):
@@ -45,7 +47,9 @@ class MonitorCallback(Callback):
 
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """A resumed training goes on after its last update."""
-        self._step = trainer.global_step
+        self._step, updates = trainer.global_step, trainer.estimated_stepping_batches
+        if self.monitor.updates is None and isfinite(updates):
+            self.monitor.updates = int(updates)
 
     def on_train_batch_end(
         self,
@@ -64,8 +68,17 @@ class MonitorCallback(Callback):
             # of which Lightning takes the part of each batch
             numbers["loss"] = float(outputs["loss"]) * trainer.accumulate_grad_batches
         network = self.network(pl_module)
-        self.monitor.step(network, self._step, trainer.optimizers, numbers)
+        try:
+            self.monitor.step(network, self._step, trainer.optimizers, numbers)
+        except TrainingStoppedError:  # the monitor has said why
+            trainer.should_stop = True
 
-    def on_fit_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """End the loggers of the monitor."""
+    def on_train_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        """Close the monitor."""
         self.monitor.close()
+
+    def on_exception(
+        self, trainer: Trainer, pl_module: LightningModule, exception: BaseException
+    ) -> None:
+        """End the loggers of the monitor, without a measurement."""
+        self.monitor.__exit__(type(exception))

@@ -1,6 +1,6 @@
 """`visprism.Monitor` as a callback of the Trainer of Transformers."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
@@ -16,6 +16,7 @@ from transformers import (
 
 from visprism.core.loggers import Draw, log_arrays
 from visprism.study.monitor import Monitor
+from visprism.training.vitals import TrainingStoppedError
 
 # Attributes of callbacks of the Trainer: what they log to, or its module.
 _RUNS = ("tb_writer", "_wandb", "_trackio", "_ml_flow")
@@ -52,23 +53,40 @@ class MonitorCallback(TrainerCallback):
                 lambda _, values: trainer.log(dict(values)), partial(_log_arrays, trainer)
             )
 
+    def on_train_begin(
+        self,
+        args: TrainingArguments,
+        state: TrainerState,
+        control: TrainerControl,
+        **kwargs: Any,
+    ) -> None:
+        """Tell the monitor the number of updates."""
+        self.monitor.updates = self.monitor.updates or state.max_steps
+
     def on_step_end(
         self,
         args: TrainingArguments,
         state: TrainerState,
         control: TrainerControl,
-        model: nn.Module | None = None,
-        optimizer: Optimizer | None = None,
         **kwargs: Any,
     ) -> None:
-        """Measure if it is due."""
-        assert model is not None  # the trainer gives it
-        logged = next((one for one in reversed(state.log_history) if "loss" in one), {})
-        numbers = {n: float(logged[n]) for n in ("loss", "learning_rate") if n in logged}
-        inner = getattr(optimizer, "optimizer", optimizer)  # within Accelerate's optimizer
-        due = control.should_log
-        self.monitor.step(self.network(model), state.global_step, inner, numbers)
-        control.should_log = due  # which each log of the trainer unsets
+        """Measure if it is due, unless the trainer logs its loss after this update."""
+        if not control.should_log:
+            self._step(state, control, {}, **kwargs)
+
+    def on_log(
+        self,
+        args: TrainingArguments,
+        state: TrainerState,
+        control: TrainerControl,
+        logs: Mapping[str, Any] | None = None,
+        **kwargs: Any,
+    ) -> None:
+        """Measure if it is due, with the loss that is logged: its mean since the last log."""
+        logged = logs or {}
+        if "loss" in logged:  # not what the monitor or an evaluation logs
+            numbers = {n: float(logged[n]) for n in ("loss", "learning_rate") if n in logged}
+            self._step(state, control, numbers, **kwargs)
 
     def on_train_end(
         self,
@@ -77,5 +95,21 @@ class MonitorCallback(TrainerCallback):
         control: TrainerControl,
         **kwargs: Any,
     ) -> None:
-        """End the loggers of the monitor."""
+        """Close the monitor."""
         self.monitor.close()
+
+    def _step(
+        self,
+        state: TrainerState,
+        control: TrainerControl,
+        numbers: Mapping[str, float],
+        *,
+        model: nn.Module,
+        optimizer: Optimizer | None = None,
+        **kwargs: Any,
+    ) -> None:
+        inner = getattr(optimizer, "optimizer", optimizer)  # within Accelerate's optimizer
+        try:
+            self.monitor.step(self.network(model), state.global_step, inner, numbers)
+        except TrainingStoppedError:  # the monitor has said why
+            control.should_training_stop = True

@@ -71,6 +71,8 @@ def _rank(studies: Sequence[Study]) -> Iterator[str]:
 
 
 def _dead(studies: Sequence[Study]) -> Iterator[str]:
+    if studies[-1].header.get("young_statistics"):  # with which channels may seem dead
+        return
     for now in _of_type(studies, Variances)[-1:]:
         rows = np.flatnonzero(now.dead_channels > DEAD)
         if len(rows):

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from itertools import chain
 from math import nan
 from pathlib import Path
 from typing import Any
@@ -32,6 +33,7 @@ from visprism.study.store import key_of
 from visprism.study.study import Entry, Failure, Study
 from visprism.table.result import Result
 from visprism.table.shapes import ScalarPerBlock
+from visprism.training.vitals import Alarm, stored_alarms
 
 MOST_STEPS = 12  # whose spectra and CKA a page shows
 _LAST = "last step"
@@ -113,6 +115,7 @@ def evolve(
                 raise InputError(
                     f"data must be images for the checkpoints in {folder}, got none, and there "
                     "are no studies of a monitor. Name the data."
+                    + "".join(f" Its alarms: {alarm}" for alarm in alarms_of_run(folder))
                 )
             if analyses is not WATCHED:
                 raise InputError(
@@ -145,7 +148,8 @@ def evolve(
     made = {n: studies for n, studies in by_run.items() if studies}
     if not made:
         raise InputError("the time limit must leave time for a checkpoint, got none measured")
-    study = joined(made, failures, settling)
+    raised = {name: alarms_of_run(folder) for name, folder in folders.items()}
+    study = joined(made, failures, settling, raised)
     if out is not None:
         study.save(out)
     return study
@@ -175,15 +179,19 @@ def joined(
     runs: Mapping[str, Mapping[int, Study]],
     failures: Iterable[Failure] = (),
     settling: Mapping[str, Evolution | None] | None = None,
+    raised: Mapping[str, Sequence[Alarm]] | None = None,
 ) -> Study:
-    """One study of the last steps of runs, with the evolution of what each step measured."""
+    """One study of the last steps of runs, with the evolution of what each step measured.
+
+    `raised` has the alarms of each run that its folder holds.
+    """
     last = {name: studies[max(studies)] for name, studies in runs.items()}
     entries = [
         entry
         for name, studies in runs.items()
         for entry in _entries(name, studies, (settling or {}).get(name))
     ]
-    headers = [study.header for study in last.values()]
+    headers, alarms = [study.header for study in last.values()], raised or {}
     weights = {name: next(iter(s.header["weights"].values())) for name, s in last.items()}
     failed = [failure for name, studies in runs.items() for failure in _failed(name, studies)]
     untrained = [name for name, study in last.items() if study.header.get("untrained")]
@@ -197,7 +205,9 @@ def joined(
     at = texts if len({*ends.values()}) > 1 else sorted({*ends.values()})
     header["alarms"] = [
         f"Numbers without a step are of {', '.join(at)}.",
-        *(text for name, of in runs.items() for text in _alarms(name, of)),
+        *chain.from_iterable(
+            _alarms(name, of, alarms.get(name, ())) for name, of in runs.items()
+        ),
     ]
     if len({h.get("images") for h in headers}) > 1:
         raise InputError(
@@ -250,13 +260,20 @@ def _at_step(runs: Mapping[str, Mapping[int, Study]], step: int) -> Study:
     return Study(tuple(studies), tuple(entries), (), {"step": step, "metrics": numbers})
 
 
-def _alarms(run: str, studies: Mapping[int, Study]) -> Iterator[str]:
+def alarms_of_run(folder: Path) -> list[Alarm]:
+    """The alarms that a training, or its monitor, has stored."""
+    return [*stored_alarms(folder), *stored_alarms(folder / "monitor")]
+
+
+def _alarms(run: str, studies: Mapping[int, Study], raised: Sequence[Alarm]) -> Iterator[str]:
     """A sentence for each alarm that a monitor raised, with the first and the last step."""
     found: dict[str, list[tuple[int, str]]] = {}
     for step, study in sorted(studies.items()):
         for text in study.header.get("alarms", ()):
             code = text.rpartition("[")[2].removesuffix("]")
             found.setdefault(code, []).append((step, text))
+    for alarm in raised:
+        found.setdefault(alarm.code, [(alarm.step, f"{alarm.text} [{alarm.code}]")])
     for code, ((first, text), *others) in found.items():
         again = f", last after step {others[-1][0]}" if others else ""
         meaning = CODES[code].meaning if code in CODES else ""

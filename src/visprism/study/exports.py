@@ -145,7 +145,13 @@ def _question(row: Row) -> dict[str, Any]:
     }
 
 
-_HIGH_FREQUENCY = {TO_MEAN.id: "high_frequency", TO_LOWEST.id: "high_frequency_to_lowest"}
+_LOGGED = {  # names of quantities that explain themselves in the legend of a curve
+    TO_MEAN.id: "high_frequency",
+    TO_LOWEST.id: "high_frequency_to_lowest",
+    "debiased-after": "debiased_ece_after_temperature",
+    "filled": "effective_rank_over_channels",
+    "mean-share": "outlier_share",
+}
 
 
 def scalars_of(study: Study) -> dict[str, float]:
@@ -157,12 +163,12 @@ def scalars_of(study: Study) -> dict[str, float]:
     for entry in study.entries:
         for identifier, value in (n for r in entry.results for n in r.scalars().items()):
             _, quantity, *part = re.split("[:.]", identifier)
-            quantity = _HIGH_FREQUENCY.get(quantity, quantity).replace("-", "_")
+            quantity = _LOGGED.get(quantity, quantity).replace("-", "_")
             numbers["/".join(["visprism", entry.analysis, *part, quantity])] = value
     return numbers
 
 
-def arrays_of(study: Study) -> dict[str, np.ndarray]:
+def arrays_of(study: Study, *, figures: bool = True) -> dict[str, np.ndarray]:
     """What loggers show of a study of one model in addition to its numbers.
 
     The values of all blocks, for a histogram, such as
@@ -176,7 +182,7 @@ def arrays_of(study: Study) -> dict[str, np.ndarray]:
             if isinstance(result, ScalarPerBlock) and np.isfinite(result.values).any():
                 values = result.values[np.isfinite(result.values)]
                 arrays[f"{name}/blocks/{result.identifier.replace('-', '_')}"] = values
-        for section in ANALYSES[entry.analysis].sections:
+        for section in ANALYSES[entry.analysis].sections if figures else ():
             main = next(iter(section.figures.values()), {})
             result = by_type.get(section.result)
             if result is not None and section.figures and result.has_figure(**main):

@@ -10,7 +10,7 @@ from math import isfinite
 from numbers import Integral
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, Literal
 
 from torch import Tensor, nn
 from torch.optim import Optimizer
@@ -23,22 +23,34 @@ from visprism.core.files import make_folder
 from visprism.core.loggers import Draw, Logger, make_loggers
 from visprism.core.options import EFFORTS, Effort
 from visprism.core.preprocessing import Preprocessing
-from visprism.core.processes import rank
+from visprism.core.processes import gather, rank, world_size
 from visprism.core.run import DEFAULT_RUN, Run, unchanged_randomness
-from visprism.estimates.findings import CODES
+from visprism.estimates.findings import Finding
 from visprism.loss.training_curvature import evaluation_mode
-from visprism.passes.batches import check_whole
+from visprism.passes.batches import check_whole, images_of
 from visprism.study.alarms import alarms_of
 from visprism.study.events import silent
 from visprism.study.examine import examine
 from visprism.study.exports import arrays_of, scalars_of
 from visprism.study.identity import fingerprint_of
 from visprism.study.plan import duration, number_of_images, ordered_steps
-from visprism.study.share import Group, speed_of_all, waits
+from visprism.study.share import Group, agreed, waits
 from visprism.study.steps import REPLACED, set_aside, step_folder, step_folders
 from visprism.study.study import Study
+from visprism.training.vitals import (
+    Alarm,
+    TrainingStoppedError,
+    Vitals,
+    dead_activations,
+    store_alarms,
+    stored_alarms,
+    young_statistics,
+)
 
 WATCHED = ("fourier", "variance", "singular-values", "token-norms", "attention", "calibration")
+_LOSSES = ("loss", "train_loss", "training_loss")  # names of the loss that is minimized
+_READ_EVERY = 20  # updates after which losses that a GPU may still compute are read
+_FEW = 32  # images of a check of the activations
 _log = logging.getLogger(__name__)
 
 Log = Callable[[int, Mapping[str, float]], object]  # of a step and the values by name
@@ -53,17 +65,22 @@ class Monitor:
     gradients and running statistics, the optimizer and all states of random numbers stay as
     they are: the weights after training are the same, bit for bit on a CPU, with and without.
 
-    A measurement is due after every `every` updates. The analyses that share a pass are a
-    group, each other one is its own group, and each of n groups has share / n of the time since
-    the first call: it is measured when it is due and its time so far, with twice what it is
-    expected to take, is within that. So the share is kept where a measurement takes up to twice
-    as long as the last one; for the first, which the plan of `examine` estimates, there is room
-    for four times as long. A costly analysis is measured less often, and no other waits for it.
-    Finding the blocks of the model in the first call counts too.
+    A measurement is due after every `every` updates. All analyses are measured when the first
+    one is due, and in `close`. In between, the analyses that share a pass are a group, each
+    other one is its own group, and each of n groups has share / n of the time since the first
+    call: it is measured when it is due and its time so far, with twice what the last
+    measurement took, is within that. A costly analysis is measured less often, and no other
+    waits for it. Finding the blocks of the model in the first call counts too.
+
+    Outside of the share, each call checks the loss, and now and then the weights and the
+    activations (`Alarm`), also of models that cannot be measured. An alarm is logged as a
+    warning, stored in ``alarms.csv`` in `out`, given to the loggers, and listed in `alarms`.
 
     Nothing that a measurement, a full disk or a logger raises ends the training: one sentence
     is logged as a warning, and the training continues. If several processes train one model
-    together, each calls `step`; they share the images, and the first writes.
+    together, each calls `step` and `close`; they share the images, and the first writes. A
+    monitor is of one network: a second network in the same loop has its own. In a ``with``
+    statement, the monitor is closed at its end, also after an error.
 
     Args:
         data: the images, as `examine` takes them; the same in every measurement.
@@ -81,6 +98,11 @@ class Monitor:
         options: options by the name of the analysis.
         effort: on how many images each analysis runs; see `examine`.
         images: number, size and batch size of the images; at most 256 by default.
+        figures: whether loggers that take figures receive them, besides histograms.
+        on_alarm: a function of an `Alarm`, called at the first alarm of each kind (what it
+            raises ends the training), or "stop": `step` raises `TrainingStoppedError`, at which
+            `visprism train` and the callbacks of Lightning and Transformers end the training.
+        updates: of the whole training, if known: a loss at chance is an alarm after a quarter.
         train_data: images for quantities of the training loss; by default `data`.
         preprocessing: resize, crop and normalization; see `examine`.
         run: device (by default the model's), precision and seed.
@@ -92,6 +114,11 @@ class Monitor:
     share: float = field(default=0.02, kw_only=True)
     out: Path | str | None = field(default=None, kw_only=True)
     log: Sequence[str | Logger | Log] | None = field(default=None, kw_only=True)
+    figures: bool = field(default=True, kw_only=True)
+    on_alarm: Callable[[Alarm], object] | Literal["stop"] | None = field(
+        default=None, kw_only=True
+    )
+    updates: int | None = field(default=None, kw_only=True)
     options: Mapping[str, Mapping[str, Any]] | None = field(default=None, kw_only=True)
     effort: Effort = field(default="quick", kw_only=True)
     images: DataOptions = field(default_factory=lambda: DataOptions(limit=256), kw_only=True)
@@ -100,12 +127,19 @@ class Monitor:
     run: Run = field(default=DEFAULT_RUN, kw_only=True)
     studies: dict[int, Study] = field(default_factory=dict, init=False, repr=False)  # by step
     seconds: float = field(default=0.0, init=False)  # that measurements of this process took
+    alarms: list[Alarm] = field(default_factory=list, init=False, repr=False)
     _begin: float | None = field(default=None, init=False, repr=False)
     _planned: bool = field(default=False, init=False, repr=False)
     _groups: list[Group] = field(default_factory=list, init=False, repr=False)
     _subject: Subject | None = field(default=None, init=False, repr=False)
     _last: int = field(default=-1, init=False, repr=False)  # step of the last call
     _said: set[str] = field(default_factory=set, init=False, repr=False)
+    _losses: list[tuple[int, Any]] = field(default_factory=list, init=False, repr=False)
+    _pending: list[Alarm] = field(default_factory=list, init=False, repr=False)
+    _activations: float = field(default=0.0, init=False, repr=False)  # seconds of their checks
+    _latest: tuple[nn.Module, tuple[Optimizer, ...], dict[str, float]] | None = field(
+        default=None, init=False, repr=False
+    )
 
     def __post_init__(self) -> None:
         if not isinstance(self.every, Integral) or self.every < 1:
@@ -129,9 +163,18 @@ class Monitor:
             if not callable(logger) and not isinstance(logger, Logger):
                 raise InputError(f"log must be loggers, names or functions, got {logger!r}")
             self.add_logger(logger)
-        if self.out is not None:
+        if not (self.on_alarm in (None, "stop") or callable(self.on_alarm)):
+            raise InputError(f'on_alarm must be a function or "stop", got {self.on_alarm!r}')
+        self._vitals = Vitals(self.every)
+        if self.out is not None and rank() == 0:
             make_folder(self.out)
-            self.studies = {s: Study.load(p) for s, p in step_folders(self.out).items()}
+            self._load()
+
+    def _load(self) -> None:
+        """Read what the folder holds."""
+        if self.out is not None:
+            self.studies = {s: Study.load(p) for s, p in step_folders(Path(self.out)).items()}
+            self.alarms = stored_alarms(Path(self.out))
 
     def step(
         self,
@@ -162,39 +205,139 @@ class Monitor:
         optimizers = (given,) if isinstance(given, Optimizer) else tuple(given)
         first = self._begin is None
         if first:
-            self._begin = time.perf_counter()
+            self._start(step)
         if not self._planned and (first or not step % self.every):
             with self._guarded(model, step):  # a fault is reported now, not at the first study
                 self._plan(self._subject_of(model), step, optimizers)
                 self._planned = True
             for group in self._groups:
                 group.taken = self.seconds / len(self._groups)
-        if step < self._last:
+        if step <= self._last:
+            self._say_why_not(model, step)
+            return None
+        self._last = step
+        numbers = dict(metrics or {})
+        self._latest = (model, optimizers, numbers)
+        self._raise(self._checked(model, step, optimizers, numbers), log=True)
+        if self._is_stored(model, step) or step % self.every:
+            return None
+        self._raise(self._checked_activations(model, step), log=True)
+        return self._measure(model, step, optimizers, numbers, self._affordable())
+
+    def _start(self, step: int) -> None:
+        """Begin with this update; processes agree on the folder of the first one."""
+        self._begin = time.perf_counter()
+        self._vitals.updates = self.updates
+        if world_size() > 1:
+            self.out = agreed(self.out, self._say)
+            if rank() > 0:
+                self._load()
+        self.alarms = [alarm for alarm in self.alarms if alarm.step < step]
+
+    def _say_why_not(self, model: nn.Module, step: int) -> None:
+        """Say why an update that does not come after the last one is not looked at."""
+        latest = self._latest and self._latest[0]
+        if step == self._last and latest is not None and latest is not model:
+            self._say(
+                f"step {step}: another network came with the same step. A Monitor is of one "
+                "network: give each network its own Monitor, with its own folder.",
+                of="two networks",
+            )
+        elif step < self._last:
             self._say(
                 f"step must not decrease, got {step} after {self._last}. A new run needs a "
                 "Monitor with another folder.",
                 of="step decreases",
             )
-        if step <= self._last or self._is_stored(model, step):
-            return None
-        self._last = step
-        due = not step % self.every
-        groups = self._affordable() if due else []
+
+    def _checked(
+        self,
+        model: nn.Module,
+        step: int,
+        optimizers: Sequence[Optimizer],
+        numbers: Mapping[str, Any],
+    ) -> list[Alarm]:
+        """The new alarms of losses and weights. Losses on a GPU are read every 20 updates."""
+        self._losses += [(step, v) for n, v in numbers.items() if n.split("/")[-1] in _LOSSES]
+        on_cpu = not any(
+            isinstance(x, Tensor) and x.device.type != "cpu" for _, x in self._losses
+        )
+        losses: list[tuple[int, float]] = []
+        if on_cpu or len(self._losses) >= _READ_EVERY or step % self.every == 0:
+            losses = [(at, x) for at, value in self._losses for x in self._numbers([value])]
+            self._losses.clear()
+        found: list[Alarm] = []
+        try:
+            found = self._vitals.after(_bare(model), step, optimizers, losses)
+        except Exception as error:  # whatever a model raises
+            self._say(f"step {step}, its weights are not checked: {error!r}", of="checks")
+        if world_size() == 1:
+            return found
+        self._pending += found
+        if step % self.every:  # processes see other losses, and meet only now
+            return []
+        found, self._pending = [a for of in gather(self._pending) for a in of], []
+        return found
+
+    def _checked_activations(self, model: nn.Module, step: int) -> list[Alarm]:
+        """The new alarms of activations, within a tenth of the share."""
+        assert self._begin is not None
+        elapsed = time.perf_counter() - self._begin
+        if not self._planned or self._activations > self.share / 10 * elapsed:
+            return []
+        begin, found = time.perf_counter(), []
+        with self._guarded(model, step):
+            subject = self._subject_of(model)
+            batch = next(iter(subject.batches(_FEW)), None)
+            if batch is not None:
+                images = images_of(batch, subject.anatomy, self.run.compute.on(subject.model))
+                found = dead_activations(subject.model, images)
+        self._activations += time.perf_counter() - begin
+        return self._vitals.new(step, found)
+
+    def _measure(
+        self,
+        model: nn.Module,
+        step: int,
+        optimizers: Sequence[Optimizer],
+        numbers: Mapping[str, Any],
+        groups: Sequence[Group],
+    ) -> Study | None:
+        """Measure groups of analyses, if there are any."""
         if not groups:
             return None
-        study = None
+        study, alarms = None, []
         before = self.seconds
         with self._guarded(model, step):
             names = {name for group in groups for name in group.names}
             chosen = [a.at_step(step, optimizers) for a in self._chosen if a.name in names]
-            study = self._measured(model, step, chosen, metrics or {})
+            study, alarms = self._measured(model, step, chosen, numbers)
         took = [group.seconds_in(study) for group in groups]
         shared = self.seconds - before - sum(took)
         for group, seconds in zip(groups, took, strict=True):
             group.expected = seconds + shared
             group.taken += seconds + shared / len(groups)
             group.measured = True
+        self._raise(alarms)
         return study
+
+    def _raise(self, alarms: Iterable[Alarm], *, log: bool = False) -> None:
+        """Say, store and log alarms whose kind is new; `log`: they are not in a study."""
+        known = {alarm.code for alarm in self.alarms}
+        new = list({a.code: a for a in reversed(list(alarms)) if a.code not in known}.values())
+        self.alarms += new
+        for alarm in new:
+            self._say(str(alarm))
+            values = {f"visprism/alarms/{alarm.code}": 1.0}
+            for logger in self._loggers if log and rank() == 0 else ():
+                self._try(partial(logger.log, alarm.step, values), _not_logged(logger))
+        if new and self.out is not None and rank() == 0:
+            self._try(partial(store_alarms, Path(self.out), self.alarms), "alarms not stored")
+        for alarm in new:
+            if self.on_alarm == "stop":
+                raise TrainingStoppedError(f"the training is stopped at {alarm}")
+            if self.on_alarm is not None:
+                self.on_alarm(alarm)
 
     def add_logger(
         self, logger: Logger | Log, arrays: Callable[[int, Draw], object] | None = None
@@ -211,12 +354,34 @@ class Monitor:
         self._loggers.append(logger)
 
     def close(self) -> None:
-        """End the loggers, and say so if nothing was measured."""
-        if self._groups and not self.studies:
-            self._say(
-                "nothing was measured: a measurement is due at multiples of "
-                f"every={self.every} where share={self.share:g} of the time has room for it"
-            )
+        """Measure the network after the last update if that was not done, and end the loggers.
+
+        Errors of the network or the loggers are sentences in the log, as in `step`.
+        """
+        try:
+            if self._latest is not None:
+                model, optimizers, numbers = self._latest
+                self._latest = None
+                self._raise(
+                    self._pending + self._vitals.end(_bare(model), optimizers), log=True
+                )
+                if self._last not in self.studies:
+                    self._raise(self._checked_activations(model, self._last), log=True)
+                    self._measure(model, self._last, optimizers, numbers, self._groups)
+        finally:
+            self._end_loggers()
+
+    def __enter__(self) -> "Monitor":
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *error: object) -> None:
+        """Close; after an error of the training without a measurement."""
+        if kind is None:
+            self.close()
+        else:
+            self._end_loggers()
+
+    def _end_loggers(self) -> None:
         for logger in self._loggers:
             self._try(logger.close, f"{_named(logger)} is not closed")
 
@@ -252,26 +417,27 @@ class Monitor:
                 self._say(f"{name} is not measured: {reason}")
         now = [analysis for analysis in now if not reasons[analysis.name]]
         images = {a.name: number_of_images(a, [subject], self.effort)[0] for a in now}
-        speed = speed_of_all(subject, self.run, self._say)
         steps = ordered_steps(now, images, [subject])
-        self._groups = [Group.of(s, subject, speed, [*self.studies.values()]) for s in steps]
+        self._groups = [Group.of(step, [*self.studies.values()]) for step in steps]
+        if subject.images.targets is not None and not subject.without_classes():
+            self._vitals.classes = subject.num_classes
 
     def _affordable(self) -> list[Group]:
-        """The groups that the share has room for."""
+        """The groups that were not measured yet, or that the share has room for."""
         assert self._begin is not None
         elapsed = time.perf_counter() - self._begin
         affordable = []
         for group, wait in zip(
             self._groups, waits(self._groups, self.share, elapsed), strict=True
         ):
-            if wait <= 0 or self.share == 1:
+            if wait <= 0 or self.share == 1 or not group.measured:
                 affordable.append(group)
                 continue
             between = group.expected * len(self._groups) / self.share
             self._say(
                 f"{group}: a measurement takes about {duration(group.expected)}, so that "
                 f"share={self.share:g} has room for one every {duration(between)}, not every "
-                f"{self.every} steps",
+                f"{self.every} steps. The next one comes in about {duration(wait)}.",
                 of=str(group),
             )
         return affordable
@@ -295,14 +461,11 @@ class Monitor:
         step: int,
         analyses: Sequence[Analysis],
         metrics: Mapping[str, Any],
-    ) -> Study:
+    ) -> tuple[Study, list[Alarm]]:
         subject = self._subject_of(model)
         if not all(p.isfinite().all() for p in subject.model.parameters()):
             raise InputError("its weights are not finite, as in a training that has diverged")
-        numbers = {
-            name: float(value.detach() if isinstance(value, Tensor) else value)
-            for name, value in metrics.items()
-        }
+        numbers = {n: x for n, value in metrics.items() for x in self._numbers([value])}
         training = subject.training_images
         study = examine(
             {subject.name: subject.anatomy},
@@ -315,31 +478,44 @@ class Monitor:
             run=self.run,
             listener=silent,
         )
-        alarms = alarms_of([*self.studies.values(), study])
-        header = {**study.header, "step": step, "metrics": numbers}
-        study = replace(study, header=header | {"alarms": [str(alarm) for alarm in alarms]})
+        young = young_statistics(subject.model)
+        header = {**study.header, "step": step, "metrics": numbers, "young_statistics": young}
+        study = replace(study, header=header)
+        findings = alarms_of([*self.studies.values(), study])
+        study = replace(study, header=header | {"alarms": [str(alarm) for alarm in findings]})
         self.studies[step] = study
-        for alarm in alarms:
-            self._say(f"step {step}: {alarm}. {CODES[alarm.code].meaning}", of=alarm.code)
         if rank() == 0:
             if self.out is not None:
                 folder = step_folder(Path(self.out), step)
                 self._try(partial(study.save, folder), "not stored")
-            raised = {f"visprism/alarms/{alarm.code}": 1.0 for alarm in alarms}
-            values = {n: v for n, v in (scalars_of(study) | raised).items() if isfinite(v)}
-            draw = cache(partial(arrays_of, study))
-            for logger in self._loggers:
-                self._try(partial(logger.log, step, values), f"not logged by {_named(logger)}")
-                if (log := getattr(logger, "log_arrays", None)) is not None:
-                    self._try(partial(log, step, draw), f"no figures for {_named(logger)}")
+            self._log(study, step, findings)
         for failure in study.failures:
             self._say(f"step {step}: {failure.analysis} is not measured: {failure.reason}")
-        return study
+        return study, [Alarm(step, one.code, one.text) for one in findings]
+
+    def _log(self, study: Study, step: int, findings: Sequence[Finding]) -> None:
+        """Give the numbers, the metrics, alarms, histograms and figures to the loggers."""
+        values = scalars_of(study)
+        values |= {f"visprism/metrics/{n}": x for n, x in study.header["metrics"].items()}
+        values |= {f"visprism/alarms/{finding.code}": 1.0 for finding in findings}
+        values = {name: value for name, value in values.items() if isfinite(value)}
+        draw = cache(partial(arrays_of, study, figures=self.figures))
+        for logger in self._loggers:
+            self._try(partial(logger.log, step, values), _not_logged(logger))
+            if (log := getattr(logger, "log_arrays", None)) is not None:
+                self._try(partial(log, step, draw), f"no figures for {_named(logger)}")
+
+    def _numbers(self, values: Iterable[Any]) -> Iterator[float]:
+        """The values that are numbers."""
+        for value in values:
+            try:
+                yield float(value.detach() if isinstance(value, Tensor) else value)
+            except (TypeError, ValueError, RuntimeError) as error:
+                self._say(f"a metric must be a number: {error}. It is left out.")
 
     def _subject_of(self, model: nn.Module) -> Subject:
         """The model, dissected once, with the images."""
-        module = without_replicas(getattr(model, "_orig_mod", model))
-        module = getattr(module, "_orig_mod", module)  # compiled within or around the replicas
+        module = _bare(model)
         if self._subject is None or self._subject.model is not module:
             if self._subject is not None:
                 self._say(
@@ -380,6 +556,16 @@ class Monitor:
         if (of or text) not in self._said and rank() == 0:
             _log.warning("%s", text)
         self._said.add(of or text)
+
+
+def _bare(model: nn.Module) -> nn.Module:
+    """The module inside replicas and what is compiled within or around them."""
+    module = without_replicas(getattr(model, "_orig_mod", model))
+    return getattr(module, "_orig_mod", module)
+
+
+def _not_logged(logger: Any) -> str:
+    return f"not logged by {_named(logger)}"
 
 
 def _named(logger: Any) -> str:

@@ -3,16 +3,14 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from threading import Timer
+from typing import TypeVar
 
-from visprism.analyses.model_on_images import Subject
-from visprism.core.processes import gather, world_size
-from visprism.core.run import Run
-from visprism.study.plan import Speed, Step
+from visprism.core.processes import gather
+from visprism.study.plan import Step
 from visprism.study.study import Study
 
-# Times the expected seconds, for which the share must have room: of a first measurement, which
-# the plan of `examine` expects, and of the others.
-_CAUTION_AT_FIRST, _CAUTION = 4.0, 2.0
+T = TypeVar("T")
+_CAUTION = 2.0  # times the expected seconds, for which the share must have room
 _PATIENCE = 60.0  # seconds until a process says that it waits for the others
 
 
@@ -21,19 +19,16 @@ class Group:
     """Analyses that are measured together, and how long that takes."""
 
     names: Sequence[str]
-    expected: float  # seconds of the next measurement
+    expected: float = 0.0  # seconds of the next measurement
     taken: float = 0.0  # seconds so far, with a part of what all groups have taken together
     measured: bool = False
 
     @classmethod
-    def of(
-        cls, step: Step, subject: Subject, speed: Speed, studies: Sequence[Study]
-    ) -> "Group":
-        """A group that takes what it took in the last of the studies, or else by its cost."""
-        seconds = speed.seconds(step.analyses, subject.limited(step.images))
-        group = cls([a.name for a in step.analyses], seconds)
+    def of(cls, step: Step, studies: Sequence[Study]) -> "Group":
+        """A group that takes what it took in the last of the studies that has it."""
+        group = cls([a.name for a in step.analyses])
         took = next(filter(None, map(group.seconds_in, reversed(studies))), 0.0)
-        return replace(group, expected=took, measured=True) if took else group
+        return replace(group, expected=took, measured=bool(took))
 
     def seconds_in(self, study: Study | None) -> float:
         """Seconds that its analyses took in a study; 0 if it has none of them."""
@@ -48,26 +43,20 @@ def waits(groups: Sequence[Group], share: float, elapsed: float) -> list[float]:
     """Seconds until the share has room for each of n groups, the same in every process.
 
     A group has room if what it has taken, with twice what it is expected to take, is within
-    share / n of the time since the start; before its first measurement, with four times that.
+    share / n of the time since the start.
     """
     part = share / max(1, len(groups))
-    seconds = [
-        (g.taken + (_CAUTION if g.measured else _CAUTION_AT_FIRST) * g.expected) / part
-        - g.expected
-        - elapsed
-        for g in groups
-    ]
+    seconds = [(g.taken + _CAUTION * g.expected) / part - g.expected - elapsed for g in groups]
     return gather(seconds)[0]
 
 
-def speed_of_all(subject: Subject, run: Run, say: Callable[[str], None]) -> Speed:
-    """The speed of the slowest process; says so if the others are awaited for long."""
+def agreed(value: T, say: Callable[[str], None]) -> T:
+    """The value of the first process; says so if the others are awaited for long."""
     sentence = "waiting for the other processes, each of which must call Monitor.step too"
     late = Timer(_PATIENCE, say, [sentence])
     late.daemon = True
-    if world_size() > 1:
-        late.start()
+    late.start()
     try:
-        return Speed.of(subject, run)
+        return gather(value)[0]
     finally:
         late.cancel()

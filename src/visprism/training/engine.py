@@ -1,19 +1,14 @@
 """The engine: one update of a model, its optimizers and its moving average, on a device."""
 
-import logging
-import os
-import warnings
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from copy import deepcopy
-from typing import Any, cast
+from typing import Any
 
 import torch
 from jaxtyping import Float
-from lightning_fabric import Fabric
-from lightning_fabric.strategies import DDPStrategy
 from torch import Tensor, nn
-from torch.optim import Optimizer
+from torch.nn.parallel import DistributedDataParallel
 from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 
 from visprism.anatomy.trace.forward import forward
@@ -31,7 +26,7 @@ from visprism.training.sharding import (
     load_module,
     load_optimizer,
     local,
-    sharded_strategy,
+    shard,
     whole,
 )
 
@@ -55,45 +50,47 @@ class Engine:
         sharded: bool = False,
     ) -> None:
         self.given, self.recipe, self.compute, self.teacher = model, recipe, compute, teacher
-        self.sharded = sharded
+        self.sharded, self.is_mixed = sharded, compute.precision == "bf16"
         if sharded:
             check_shardable(model, recipe)
             model = deepcopy(model)
         elif recipe.channels_last:
             model.to(memory_format=torch.channels_last)  # pyrefly: ignore
-        self.fabric: Fabric = make_fabric(compute, sharded=sharded)
+        self.device = compute.torch_device
         self.model = model
         # With DDP None until the first batch, which shows whether all parameters are used.
         self.wrapped: Any = None
         if sharded or world_size() == 1:
             self.wrapped = self._wrap()
         else:
-            self.fabric.to_device(model)
-            broadcast_tensors((*model.parameters(), *model.buffers()), self.fabric.device)
+            model.to(self.device)
+            broadcast_tensors((*model.parameters(), *model.buffers()), self.device)
         optimizers = make_optimizers(model, recipe)
         self.optimizers = [optimizer for optimizer, _ in optimizers]
         self._lr_factors = [factor for _, factor in optimizers]
-        self._wrapped_optimizers = [
-            cast(Optimizer, self.fabric.setup_optimizers(optimizer))
-            for optimizer in self.optimizers
-        ]
         self.average = None
         if recipe.ema:
             # Average of the given model, whose weights are still the same and which is not
             # sharded.
             self.average = moving_average(self.given, recipe.ema)
             if sharded:
-                self.fabric.setup_module(self.average.module)
+                shard(self.average.module, self.device)
         if teacher is not None:
-            teacher.to(self.fabric.device).eval()
+            teacher.to(self.device).eval()
 
-    def _wrap(self) -> nn.Module:
-        model: Any = self.model
+    def _wrap(self, *, unused: bool = False) -> nn.Module:
+        """The model as it is called; with `unused` DDP searches the graph in every step."""
+        model: Any = self.model.to(self.device) if not self.sharded else self.model
         if self.recipe.compile:
             # Code for dynamic sizes would depend on the first batch that it sees, and a resumed
             # run would not end with the same weights.
             model = torch.compile(model, dynamic=False)
-        return self.fabric.setup_module(model)
+        if self.sharded:
+            return shard(model, self.device)
+        if world_size() == 1:
+            return model
+        devices = None if self.device.type == "cpu" else [self.device]
+        return DistributedDataParallel(model, devices, find_unused_parameters=unused)
 
     def update(self, step: int, lr: float, batch: Batch, batch_images: int) -> Tensor:
         """One update by a batch of `batch_images` images, of which `batch` is the local share.
@@ -111,12 +108,12 @@ class Engine:
                 self._gradient(step, batch, batch_images)
         if recipe.clip:
             nn.utils.clip_grad_norm_(self.model.parameters(), recipe.clip)
-        for optimizer in self._wrapped_optimizers:
+        for optimizer in self.optimizers:
             optimizer.step()
         if self.sharded:
             # Running statistics of the first process, as with DDP.
             floats = (b for b in self.model.buffers() if b.is_floating_point())
-            broadcast_tensors(floats, self.fabric.device)
+            broadcast_tensors(floats, self.device)
         if self.average is not None:
             self.average.update_parameters(self.model)
         return total
@@ -169,7 +166,7 @@ class Engine:
     @contextmanager
     def training(self) -> Iterator[None]:
         """Inside, the model is in training mode; on exit the global generator is restored."""
-        devices = [self.fabric.device] if self.fabric.device.type == "cuda" else []
+        devices = [self.device] if self.device.type == "cuda" else []
         with torch.random.fork_rng(devices):
             self.model.train()
             try:
@@ -191,13 +188,14 @@ class Engine:
         # The same number in every process: passes of a sharded model wait for each other.
         count = min(self.recipe.grad_accum_steps, -(-batch_images // world_size()))
         passes = list(zip(*(tensor.tensor_split(count) for tensor in batch), strict=True))
-        total = torch.zeros((), device=self.fabric.device)
+        total = torch.zeros((), device=self.device)
         for number, (images, targets) in enumerate(passes, start=1):
             # Gradients of a sharded model are reduced in every pass.
             postponed = number < len(passes) and not self.sharded
-            with self.fabric.no_backward_sync(self.wrapped, enabled=postponed):
+            apart = postponed and isinstance(self.wrapped, DistributedDataParallel)
+            with self.wrapped.no_sync() if apart else nullcontext():
                 loss = self._losses(self.wrapped, images, targets).sum()
-                self.fabric.backward(loss * (world_size() / batch_images))
+                (loss * (world_size() / batch_images)).backward()
             total += loss.detach()
         return add_up(total)
 
@@ -205,18 +203,17 @@ class Engine:
         """The model in DDP, which must know whether the loss depends on every parameter."""
         model, count = self.model, self.recipe.grad_accum_steps
         images, targets = (tensor.tensor_split(count)[0] for tensor in batch)
-        with self.fabric.autocast():
-            unused = has_unused_parameters(model, lambda: self._losses(model, images, targets))
-        self.fabric = make_fabric(self.compute, unused=any(gather(unused)))
-        return self._wrap()
+        unused = has_unused_parameters(model, lambda: self._losses(model, images, targets))
+        return self._wrap(unused=any(gather(unused)))
 
     def _losses(self, model: nn.Module, images: Tensor, targets: Tensor) -> Float[Tensor, " b"]:
-        images = images.to(self.fabric.device, non_blocking=True)
-        targets = targets.to(self.fabric.device, non_blocking=True)
+        images = images.to(self.device, non_blocking=True)
+        targets = targets.to(self.device, non_blocking=True)
         if self.recipe.channels_last:
             images = images.contiguous(memory_format=torch.channels_last)
         try:
-            outputs = model(images)
+            with torch.autocast(self.device.type, torch.bfloat16, enabled=self.is_mixed):
+                outputs = model(images)
         except ValueError as error:
             if "more than 1 value per channel" not in str(error):
                 raise
@@ -229,35 +226,6 @@ class Engine:
         with torch.no_grad(), self.compute.autocast():
             teacher_logits = forward(self.teacher, images)
         return distillation_loss(outputs, targets, teacher_logits, self.recipe)
-
-
-def make_fabric(compute: Compute, *, sharded: bool = False, unused: bool = False) -> Fabric:
-    """Fabric on the processes that `visprism.core.processes.processes` has joined.
-
-    With `sharded` each process has a shard of the model instead of a copy. `unused` says that
-    there are parameters that the loss does not depend on: DDP then walks through the graph in
-    every step.
-    """
-    device = compute.torch_device
-    several = world_size() > 1
-    replicated = DDPStrategy(find_unused_parameters=unused) if several else "auto"
-    local = int(os.environ.get("LOCAL_WORLD_SIZE", "1")) if several else 1
-    log = logging.getLogger("lightning_fabric")
-    level = log.level
-    with warnings.catch_warnings():
-        # Fabric's messages about cluster, precision and unused GPUs do not concern the user.
-        log.setLevel(logging.WARNING)
-        warnings.filterwarnings("ignore", module="lightning_fabric")
-        fabric = Fabric(
-            accelerator=device.type,
-            devices=[device.index or 0] if device.type == "cuda" and not several else local,
-            num_nodes=world_size() // local,
-            precision="bf16-mixed" if compute.precision == "bf16" else "32-true",
-            strategy=sharded_strategy() if sharded else replicated,
-        )
-        fabric.launch()
-        log.setLevel(level)
-    return fabric
 
 
 def moving_average(model: nn.Module, decay: float) -> AveragedModel:

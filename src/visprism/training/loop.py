@@ -1,5 +1,6 @@
 """The training loop: from a recipe to weights."""
 
+import logging
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing
@@ -24,9 +25,12 @@ from visprism.training.epoch_metrics import EpochMetrics, Test, evaluate
 from visprism.training.history import History
 from visprism.training.optimizers import learning_rate
 from visprism.training.recipe import Recipe
+from visprism.training.vitals import Alarm, Vitals, store_alarms, stored_alarms
 
-_LOG_EVERY = 50  # steps between the values that loggers receive within an epoch
-_CHECK_EVERY = 20  # steps between checks of the losses, for which a GPU must wait
+_CHECK_EVERY = 25  # steps between checks of the losses, for which a GPU must wait
+_LOG_EVERY = 2 * _CHECK_EVERY  # steps between what loggers receive within an epoch
+_CHECK_WEIGHTS = 500  # steps between checks of the weights, see `Vitals`
+_sentences = logging.getLogger(__name__)
 _REMEDY = " Try a lower lr, a longer warmup or a smaller clip."
 
 
@@ -130,6 +134,11 @@ def fit(
         stack.enter_context(closing(checkpointer))
         start = checkpointer.begin(resume=resume)
         guard = DivergenceGuard(engine, metrics, train)
+        alarms = None
+        if monitor is None:
+            alarms = Alarms(
+                start, train.num_classes, recipe.epochs * train.steps, folder, loggers
+            )
         batches = _batches(train, start, recipe.epochs)
         with checkpointer.named_in_errors(), engine.training():
             for step in run.track(range(start, recipe.epochs * train.steps), "training"):
@@ -138,11 +147,13 @@ def fit(
                 images = min(train.batch_size, train.images - position * train.batch_size)
                 guard.add(step, lr, engine.update(step, lr, next(batches), images), images)
                 done = step + 1
-                if monitor is not None or done % _CHECK_EVERY == 0:
-                    guard.check_losses()
+                read = monitor is not None or not (done % _CHECK_EVERY and done % train.steps)
+                losses = guard.check_losses() if read else []
                 metrics.tick(busy=True)
-                if monitor is not None:
-                    numbers = {"loss": metrics.mean_loss, "lr": lr}
+                if alarms is not None:
+                    alarms.after(engine, done, losses)
+                elif monitor is not None:
+                    numbers = {"loss": losses[-1][1], "lr": lr}
                     averaged = engine.average if watch_average else None
                     watched = engine.model if averaged is None else averaged.module
                     monitor.step(watched, done, engine.optimizers, numbers)
@@ -157,14 +168,50 @@ def fit(
                     checkpointer.after_epoch(done, row["test_accuracy"])
                 else:
                     if done % _LOG_EVERY == 0:
-                        guard.check_losses()
                         speed = metrics.images_per_second
                         current = {"loss": metrics.mean_loss, "lr": lr}
                         _log(loggers, done, current | {"images_per_second": speed})
                     checkpointer.after_step(done, guard.check)
+        if alarms is not None:
+            alarms.end(engine)
         checkpointer.end()
         engine.full(engine.model)
         return metrics.history(checkpointer.provenance)
+
+
+class Alarms:
+    """The alarms of a training without a monitor: logged, and stored in its folder."""
+
+    def __init__(
+        self,
+        start: int,
+        classes: int,
+        updates: int,
+        folder: Path | None,
+        loggers: Sequence[Logger],
+    ) -> None:
+        self._vitals = Vitals(_CHECK_WEIGHTS, classes, updates)
+        self._folder, self._loggers = folder, loggers
+        before = [] if folder is None else stored_alarms(folder)
+        self._raised = [alarm for alarm in before if alarm.step <= start]
+
+    def after(self, engine: Engine, step: int, losses: Iterable[tuple[int, float]]) -> None:
+        """Check an update."""
+        self._say(self._vitals.after(engine.model, step, engine.optimizers, losses))
+
+    def end(self, engine: Engine) -> None:
+        """Check the last update."""
+        self._say(self._vitals.end(engine.model, engine.optimizers))
+
+    def _say(self, alarms: Sequence[Alarm]) -> None:
+        known = {alarm.code for alarm in self._raised}
+        new = [alarm for alarm in alarms if alarm.code not in known]
+        self._raised += new
+        for alarm in new if rank() == 0 else ():
+            _sentences.warning("%s", alarm)
+            _log(self._loggers, alarm.step, {f"visprism/alarms/{alarm.code}": 1.0})
+        if new and self._folder is not None and rank() == 0:
+            store_alarms(self._folder, self._raised)
 
 
 class DivergenceGuard:
@@ -175,7 +222,7 @@ class DivergenceGuard:
 
     def __init__(self, engine: Engine, metrics: EpochMetrics, train: Feed) -> None:
         self._engine, self._metrics, self._train = engine, metrics, train
-        self._pending: list[tuple[str, Tensor, int]] = []
+        self._pending: list[tuple[int, str, Tensor, int]] = []
         self._place = ""  # of the last step
 
     def add(self, step: int, lr: float, total: Tensor, images: int) -> None:
@@ -186,17 +233,20 @@ class DivergenceGuard:
             f"step {step + 1} of {last} (epoch {epoch + 1}, batch {batch + 1}), learning rate "
             f"{lr:.2g}"
         )
-        self._pending.append((self._place, total, images))
+        self._pending.append((step + 1, self._place, total, images))
 
-    def check_losses(self) -> None:
-        """Add the pending losses to the metrics."""
-        for place, total, images in self._pending:
+    def check_losses(self) -> list[tuple[int, float]]:
+        """Add the pending losses to the metrics; the loss of each of their updates."""
+        losses = []
+        for done, place, total, images in self._pending:
             loss = total.item() / images
             if not math.isfinite(loss):
                 raise InputError(f"the loss must be finite, got {loss} at {place}.{_REMEDY}")
             self._metrics.loss += loss * images
             self._metrics.seen += images
+            losses.append((done, loss))
         self._pending.clear()
+        return losses
 
     def check(self) -> None:
         """Check the pending losses, and the weights after the last step."""

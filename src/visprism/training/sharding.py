@@ -12,9 +12,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import torch
-from lightning_fabric.strategies import ModelParallelStrategy
 from torch import Tensor, distributed, nn
-from torch.distributed.device_mesh import DeviceMesh
+from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import fully_shard
 from torch.distributed.tensor import DTensor, distribute_tensor
 from torch.optim import Optimizer
@@ -54,11 +53,17 @@ def check_shardable(model: nn.Module, recipe: Recipe) -> None:
             )
 
 
-def sharded_strategy() -> ModelParallelStrategy:
-    """Fabric's strategy that shards a module over all processes."""
-    return ModelParallelStrategy(
-        _shard, data_parallel_size=world_size(), tensor_parallel_size=1
-    )
+def shard(model: nn.Module, device: torch.device) -> nn.Module:
+    """Shard a module over all processes, in place; all begin with the first one's tensors."""
+    mesh = init_device_mesh(device.type, (world_size(),))
+    tensors = *model.parameters(), *model.buffers()
+    broadcast_tensors(tensors, device)
+    for tensor in tensors:
+        tensor.data = tensor.data.contiguous()  # as FSDP requires
+    # The root is freed after a forward pass too, so that its parameters are always shards.
+    for unit in (*units(model), model):
+        fully_shard(unit, mesh=mesh, reshard_after_forward=True)
+    return model.to(device)
 
 
 def units(model: nn.Module) -> list[nn.Module]:
@@ -127,17 +132,6 @@ def broadcast_tensors(tensors: Iterable[Tensor], device: torch.device | str) -> 
         first = tensor.detach().to(device).contiguous()
         distributed.broadcast(first, 0)
         tensor.data.copy_(first)
-
-
-def _shard(model: nn.Module, mesh: DeviceMesh) -> nn.Module:
-    tensors = *model.parameters(), *model.buffers()
-    broadcast_tensors(tensors, mesh.device_type)
-    for tensor in tensors:
-        tensor.data = tensor.data.contiguous()  # as FSDP requires
-    # The root is freed after a forward pass too, so that its parameters are always shards.
-    for unit in (*units(model), model):
-        fully_shard(unit, mesh=mesh["data_parallel"], reshard_after_forward=True)
-    return model
 
 
 def _shard_of(value: Any, like: Tensor) -> Any:
