@@ -55,8 +55,6 @@ NETWORKS: dict[str, tuple[str, str, dict[str, Any]]] = {
     "preact_vgg13_32": ("prevggnet", "dnn_13", {}),
     "alexnet_32": ("alexnet", "dnn", SMALL),
     "alexnet_224": ("alexnet", "dnn", {"stem": True}),
-    "mobilenetv2_32": ("mobilenet", "dnn", SMALL),
-    "mobilenetv2_224": ("mobilenet", "dnn", {"stem": True}),
     "vit_tiny_patch2_32": ("vit", "tiny", {"image_size": 32, "patch_size": 2}),
     "vit_tiny_patch16_224": ("vit", "tiny", {}),
     "pit_tiny_patch2_32": ("pit", "tiny", {"image_size": 32, "patch_size": 2, "stride": 1}),

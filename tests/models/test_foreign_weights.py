@@ -28,7 +28,6 @@ SAME = [
     ("alexnet_224", torchvisions("alexnet")),
     ("vgg11_224", torchvisions("vgg11")),
     ("vgg19_224", torchvisions("vgg19")),
-    ("mobilenetv2_224", torchvisions("mobilenet_v2")),
     ("vit_tiny_patch16_224?qkv_bias=True", timms("vit_tiny_patch16_224")),
     ("vit_small_patch16_224?qkv_bias=True", timms("deit_small_patch16_224")),
     ("deit_tiny_patch16_224", timms("deit_tiny_distilled_patch16_224")),

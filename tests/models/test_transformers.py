@@ -51,10 +51,9 @@ def test_dissect_finds_its_blocks(family, counts):
     assert len(kinds) == sum(counts.values()) + 2
 
 
-@pytest.mark.parametrize("head", ["gap", "gap_mlp", "attention_pool"])
-@pytest.mark.parametrize("family", FAMILIES)
-def test_every_head_gives_logits_that_depend_on_the_image(family, head):
-    logits = seeded(lambda: FAMILIES[family](head=head))(noise(2, 3, 16, 16))
+@pytest.mark.parametrize("head", ["token", "gap"])
+def test_every_head_gives_logits_that_depend_on_the_image(head):
+    logits = seeded(lambda: FAMILIES["vit"](head=head))(noise(2, 3, 16, 16))
     assert logits.shape == (2, 5)
     assert not torch.allclose(logits[0], logits[1], rtol=1e-4)
 

@@ -25,12 +25,11 @@ ALTER = {"depths": FOUR, "msas": (0, 1, 1, 1), "window": 3, "num_classes": 5}
 NETWORKS = {
     "vit": lambda: vit(32, 2, depth=1, **PATCHES),
     "deit": lambda: deit(32, 2, depth=1, **PATCHES),
-    "deit, pooled": lambda: deit(32, 2, depth=1, head="gap", **PATCHES),
+    "vit, pooled": lambda: vit(32, 2, depth=1, head="gap", **PATCHES),
     "conv_vit": lambda: conv_vit(32, 2, depth=1, **PATCHES),
     "swin": lambda: swin(16, (2,), (2,), window=3, **PATCHES),
     "mixer": lambda: mixer(32, depth=1, **PATCHES),
     "pit": lambda: pit(16, (1, 1), (1, 2), 2, **PATCHES),
-    "pit, pooled": lambda: pit(16, (1, 1), (1, 2), 2, head="gap", **PATCHES),
     "alexnet": lambda: MODELS["alexnet_32"](head="gap", smoothing=True),
     "vgg": lambda: vgg((1, 1, 1, 1, 1), "behind", num_classes=5, head="gap"),
     "resnet": lambda: resnet(FOUR, BasicBlock, 32, num_classes=5, smoothing=True),
@@ -41,7 +40,6 @@ NETWORKS = {
     "preact_resnet": lambda: preact_resnet(PreActBottleneck, 32, depths=FOUR, num_classes=5),
     "alter_resnet": lambda: alter_resnet(PreActBasic, 32, **ALTER),
     "sasa_resnet": lambda: sasa_resnet(FOUR, 32, kernel=3, num_classes=5),
-    "mobilenet": lambda: MODELS["mobilenetv2_32"](smoothing=True),
 }
 
 SIDES = dict.fromkeys(NETWORKS, 16) | {"alexnet": 32, "vgg": 32}

@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from torch.nn.functional import conv2d, pad
 
 from visprism.core.errors import InputError
-from visprism.models.layers.heads import check_divisible
+from visprism.models.layers.patch_embed import check_divisible
 
 
 class RelativeAttention(nn.Module):

@@ -21,11 +21,6 @@ from visprism.core.options import Option, OptionInfo
 from visprism.core.registry import Registry
 
 _SMALL = 32  # pixels, of a network whose name does not say
-_HEADS = (
-    'classifier head: "gap" (mean over positions), "gap_mlp" (that mean through VGG\'s MLP), '
-    '"attention_pool" (attention of one learned query), of transformers also "token" (class '
-    'token), of VGG and AlexNet also "mlp"'
-)
 
 OPTIONS: Mapping[str, OptionInfo] = {
     "num_classes": OptionInfo("logits; 0 for a network that returns features", minimum=0),
@@ -45,9 +40,11 @@ OPTIONS: Mapping[str, OptionInfo] = {
     "no_embed_class": OptionInfo("whether the class token has no position embedding"),
     "msas": OptionInfo("MSA blocks of each stage: the last block and every second one before"),
     "shared_bias": OptionInfo("one table of relative positions for all heads of a block"),
-    "head": OptionInfo(_HEADS),
+    "head": OptionInfo(
+        'what the classifier reads: "token" (class token) or "gap" (mean of positions); in VGG '
+        'and AlexNet "mlp" (all positions, by an MLP) or "gap"'
+    ),
     "smoothing": OptionInfo("spatial smoothing before each subsampling"),
-    "drop_rate": OptionInfo("dropout before the classifier", minimum=0, below=1),
     "mc_dropout": OptionInfo("dropout inside each block", minimum=0, below=1),
     "drop_path_rate": OptionInfo(
         "stochastic depth of the last block; it grows linearly from 0", minimum=0, below=1

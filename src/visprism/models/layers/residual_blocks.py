@@ -9,7 +9,6 @@ from timm.layers import DropPath
 from torch import Tensor, nn
 from torch.nn.functional import avg_pool2d, pad
 
-from visprism.models.layers.heads import PooledNet, classifier_of, pool_of
 from visprism.models.layers.window_attention import WindowAttention
 
 _TEMPERATURE = 10.0  # Park and Kim's; values far below it pass unchanged
@@ -228,10 +227,31 @@ def projection(
     return nn.Sequential(conv, norm_layer(out_chans))
 
 
-class StagedNet(PooledNet):
-    """A network of stages of blocks, all but the first of which halve the grid, and a head."""
+class MeanPool(nn.Module):
+    """The mean over the positions of a map: global average pooling (GAP)."""
+
+    def forward(self, x: Float[Tensor, "b c h w"]) -> Float[Tensor, "b c"]:
+        """One vector for each image."""
+        return x.mean((2, 3))
+
+
+def linear(channels: int, num_classes: int) -> nn.Module:
+    """The classifier of a vector; the identity without classes."""
+    return nn.Linear(channels, num_classes) if num_classes else nn.Identity()
+
+
+class StagedNet(nn.Module, ABC):
+    """Stages of blocks, GAP and a classifier; each stage but the first halves the grid."""
 
     num_stages: int
+
+    @abstractmethod
+    def forward_features(self, x: Float[Tensor, "b c h w"]) -> Float[Tensor, "b d i j"]:
+        """The last map."""
+
+    def forward(self, x: Float[Tensor, "b c h w"]) -> Float[Tensor, "b ..."]:
+        """Logits, or features without classes."""
+        return self.fc(self.global_pool(self.forward_features(x)))
 
     def make_stages(
         self, depths: Sequence[int], widths: Sequence[int], make_block: MakeBlock,
@@ -256,10 +276,10 @@ class StagedNet(PooledNet):
         self.num_stages = len(depths)
         return channels
 
-    def make_head(self, head: str, channels: int, num_classes: int) -> None:
+    def make_head(self, channels: int, num_classes: int) -> None:
         """Make the classifier, and draw the weights of all convolutions (He et al. 2015)."""
-        self.global_pool = pool_of(head, channels)
-        self.fc = classifier_of(head, channels, num_classes)
+        self.global_pool = MeanPool()
+        self.fc = linear(channels, num_classes)
         self.num_classes = num_classes
         for module in self.modules():
             if isinstance(module, nn.Conv2d):

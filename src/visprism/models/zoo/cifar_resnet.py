@@ -13,7 +13,6 @@ from timm.layers import DropPath
 from timm.models.resnet import BasicBlock
 from torch import Tensor, nn
 
-from visprism.models.layers.heads import Head
 from visprism.models.layers.residual_blocks import (
     PostActMSABlock,
     StagedNet,
@@ -38,7 +37,6 @@ class ResNet(StagedNet):
         *,
         num_classes: int,
         in_chans: int = 3,
-        head: Head = "gap",
         mc_dropout: float = 0.0,
         smoothing: bool = False,
         drop_path_rate: float = 0.0,
@@ -65,7 +63,7 @@ class ResNet(StagedNet):
             drop_path_rate=drop_path_rate,
             smoothed=len(_DEPTHS) if smoothing else 0,
         )
-        self.make_head(head, channels, num_classes)
+        self.make_head(channels, num_classes)
 
     def forward_features(self, x: Float[Tensor, "b c h w"]) -> Float[Tensor, "b d i j"]:
         """The last map."""

@@ -10,7 +10,6 @@ from timm.models.vision_transformer import VisionTransformer
 from torch import Tensor
 
 from visprism.core.errors import InputError
-from visprism.models.layers.heads import Head
 from visprism.models.layers.window_attention import head_width
 from visprism.models.zoo.vit import build_vit, variants
 from visprism.models.zoo_registry import MODELS, extends
@@ -93,7 +92,7 @@ class ConvVisionTransformer(VisionTransformer):
 
 @extends(build_vit, weight_init="skip")
 def conv_vit(
-    width: int, heads: int, *, kernel: object = 3, head: Head = "gap", **options: Any
+    width: int, heads: int, *, kernel: object = 3, **options: Any
 ) -> ConvVisionTransformer:
     """A ViT in which each token attends to the `kernel` x `kernel` tokens around it.
 
@@ -104,7 +103,7 @@ def conv_vit(
     al. (2019), Convolutional self-attention networks.
     """
     attention = partial(LocalAttention, kernel=kernel)
-    return build_vit(ConvVisionTransformer, width, heads, attention, head=head, **options)
+    return build_vit(ConvVisionTransformer, width, heads, attention, "gap", **options)
 
 
 MODELS.register_family(conv_vit, variants("conv_vit", 2), (32,))

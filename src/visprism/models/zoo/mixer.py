@@ -1,24 +1,9 @@
 """MLP-Mixers (Tolstikhin et al. 2021), based on timm's."""
 
-from jaxtyping import Float
 from timm.models.mlp_mixer import MlpMixer
-from torch import Tensor, nn
 
-from visprism.models.layers.heads import AttentionPool, Head, PatchEmbed, classifier_of
+from visprism.models.layers.patch_embed import PatchEmbed
 from visprism.models.zoo_registry import MODELS
-
-
-class Mixer(MlpMixer):
-    """timm's MLP-Mixer, with a choice of heads."""
-
-    attn_pool: nn.Module | None  # instead of the mean over tokens
-
-    # pyrefly: ignore (timm's takes `pre_logits`)
-    def forward_head(self, x: Float[Tensor, "b n d"]) -> Float[Tensor, "b ..."]:
-        """Logits from the tokens, or their pooled vector without classes."""
-        if self.attn_pool is None:
-            return super().forward_head(x)
-        return self.head(self.attn_pool(x))
 
 
 def mixer(
@@ -29,10 +14,9 @@ def mixer(
     in_chans: int = 3,
     num_classes: int = 1000,
     depth: int = 8,
-    head: Head = "gap",
     drop_path_rate: float = 0.0,
     mc_dropout: float = 0.0,
-) -> Mixer:
+) -> MlpMixer:
     """Blocks of an MLP of width/2 over the tokens and one of 4x width over the channels.
 
     The MLP over tokens has a weight for each pair of them, so only images of `img_size` run.
@@ -44,7 +28,7 @@ def mixer(
     stem = PatchEmbed(
         img_size=img_size, patch_size=patch_size, in_chans=in_chans, embed_dim=width
     )
-    model = Mixer(
+    model = MlpMixer(
         img_size=img_size,
         patch_size=patch_size,
         in_chans=in_chans,
@@ -56,9 +40,6 @@ def mixer(
     )
     stem.proj = model.stem.proj
     model.stem = stem
-    model.attn_pool = AttentionPool(width).pool if head == "attention_pool" else None
-    if head == "gap_mlp":
-        model.set_submodule("head", classifier_of(head, width, num_classes))
     return model
 
 

@@ -10,74 +10,36 @@ from timm.models.pit import PoolingVisionTransformer
 from torch import Tensor, nn
 
 from visprism.core.errors import InputError
-from visprism.models.layers.heads import AttentionPool, TokenHead, classifier_of
 from visprism.models.layers.window_attention import head_width
 from visprism.models.zoo_registry import MODELS, check_per_stage
 
 
 class PiT(PoolingVisionTransformer):
-    """timm's PiT on images of any size, with a choice of heads.
+    """timm's PiT on images of any size; its class token can have a position embedding."""
 
-    Its class token can have a position embedding. With another head there is no such token,
-    and the logits come from the last map.
-    """
-
-    cls_token: nn.Parameter | None  # pyrefly: ignore (timm's always has one)
     cls_pos: nn.Parameter | None
-    attn_pool: nn.Module | None
 
     def embedded(
         self, x: Float[Tensor, "b c h w"]
     ) -> tuple[Float[Tensor, "b d i j"], Float[Tensor, "b n d"]]:
-        """The map of patches with their positions, and the class token, if there is one."""
+        """The map of patches with their positions, and the class token."""
         conv = self.patch_embed.conv
         check_strided_patches(tuple(x.shape[2:]), conv.kernel_size[0], conv.stride[0])
         x = self.patch_embed(x)
         grid = [x.shape[2], x.shape[3]]
         table = resample_abs_pos_embed_nhwc(self.pos_embed.permute(0, 2, 3, 1), grid)
         x = self.pos_drop(x + table.permute(0, 3, 1, 2))
-        if self.cls_token is None:
-            return x, _none(x)
         token = self.cls_token if self.cls_pos is None else self.cls_token + self.cls_pos
         return x, token.expand(len(x), -1, -1)
 
     def forward_features(self, x: Float[Tensor, "b c h w"]) -> Float[Tensor, "b n d"]:
-        """What the head reads: the class token behind the last block, or all other tokens."""
-        x, token = self.transformers(self.embedded(x))
-        return self.norm(x.flatten(2).mT if self.cls_token is None else token)
+        """The class token behind the last block."""
+        return self.norm(self.transformers(self.embedded(x))[1])
 
     # pyrefly: ignore (timm's takes `pre_logits`)
     def forward_head(self, x: Float[Tensor, "b n d"]) -> Float[Tensor, "b ..."]:
-        """Logits from the tokens, or their pooled vector without classes."""
-        # A mean over one, where that is the class token.
-        return self.head(x.mean(1) if self.attn_pool is None else self.attn_pool(x))
-
-    def leave_token_out(self) -> None:
-        """Take the class token away, and the map that widens it between stages."""
-        self.register_parameter("cls_token", None)
-        for stage in self.transformers:
-            if stage.pool is not None:
-                halved = _Halved(stage.get_submodule("pool.conv"))
-                stage.register_module("pool", halved)
-
-
-class _Halved(nn.Module):
-    """timm's pooling between stages, where there is no class token."""
-
-    def __init__(self, conv: nn.Module) -> None:
-        super().__init__()
-        self.conv = conv
-
-    def forward(
-        self, x: Float[Tensor, "b c h w"], _token: Float[Tensor, "b n c"]
-    ) -> tuple[Float[Tensor, "b d i j"], Float[Tensor, "b n d"]]:
-        x = self.conv(x)
-        return x, _none(x)
-
-
-def _none(x: Float[Tensor, "b c h w"]) -> Float[Tensor, "b 0 c"]:
-    """No token, of the channels of a map."""
-    return x.new_empty(len(x), 0, x.shape[1])
+        """Logits from the token, or the token without classes."""
+        return self.head(x[:, 0])
 
 
 def check_strided_patches(sides: tuple[int, ...], patch: int, stride: int) -> None:
@@ -105,7 +67,6 @@ def pit(
     head_dim: int | None = None,
     qkv_bias: bool = False,
     no_embed_class: bool = False,
-    head: TokenHead = "token",
     drop_path_rate: float = 0.0,
     mc_dropout: float = 0.0,
 ) -> PiT:
@@ -119,10 +80,6 @@ def pit(
     The authors of "How do vision transformers work?" have an MLP of 2.7 times (XS) and once (B)
     the width in the last stages by mistake; here it is 4 times everywhere, as in PiT.
     """
-    if no_embed_class and head != "token":
-        raise InputError(
-            f"no_embed_class must be False without a class token (head={head!r}), got True"
-        )
     numbers = tuple(heads if num_heads is None else num_heads)
     check_per_stage("num_heads", numbers, depths)
     widths = [head_channels * number for number in heads]
@@ -144,9 +101,7 @@ def pit(
     )
     model.pos_drop = nn.Dropout(mc_dropout)  # its argument has another name before timm 1.0.31
     position = None
-    if head != "token":
-        model.leave_token_out()
-    elif not no_embed_class and model.cls_token is not None:
+    if not no_embed_class:
         position = nn.Parameter(torch.empty_like(model.cls_token))
         trunc_normal_(position, std=0.02)
     model.register_parameter("cls_pos", position)
@@ -156,9 +111,6 @@ def pit(
                 width, number, head_dim, qkv_bias=qkv_bias, proj_drop=mc_dropout
             )
             block.register_module("attn", attention)
-    model.attn_pool = AttentionPool(widths[-1]).pool if head == "attention_pool" else None
-    if head == "gap_mlp":
-        model.set_submodule("head", classifier_of(head, widths[-1], num_classes))
     return model
 
 

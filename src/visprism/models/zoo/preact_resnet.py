@@ -6,7 +6,6 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from visprism.core.errors import InputError
-from visprism.models.layers.heads import Head
 from visprism.models.layers.residual_blocks import (
     MakeBlock,
     PreActBasic,
@@ -31,7 +30,6 @@ class PreActResNet(StagedNet):
         depths: tuple[int, ...],
         num_classes: int,
         in_chans: int = 3,
-        head: Head = "gap",
         smoothing: bool = False,
         drop_path_rate: float = 0.0,
     ) -> None:
@@ -52,7 +50,7 @@ class PreActResNet(StagedNet):
             smoothed=len(depths) - 1 if smoothing else 0,
         )
         self.norm, self.act = nn.BatchNorm2d(channels), nn.ReLU()
-        self.make_head(head, channels, num_classes)
+        self.make_head(channels, num_classes)
 
     def forward_features(self, x: Float[Tensor, "b c h w"]) -> Float[Tensor, "b d i j"]:
         """The last map, after norm and activation."""

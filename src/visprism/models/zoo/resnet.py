@@ -3,21 +3,13 @@
 from collections.abc import Callable, Sequence
 from functools import partial
 
-import timm.models.resnet
 from timm.layers import SEModule
 from timm.layers.cbam import CbamModule
-from timm.models.resnet import BasicBlock, Bottleneck
+from timm.models.resnet import BasicBlock, Bottleneck, ResNet
 from torch import nn
 
-from visprism.models.layers.heads import Head, PooledNet, classifier_of, pool_of
 from visprism.models.layers.residual_blocks import SpatialSmoothing
 from visprism.models.zoo_registry import MODELS
-
-
-class ResNet(PooledNet, timm.models.resnet.ResNet):
-    """timm's ResNet, with a choice of heads."""
-
-    forward_features = timm.models.resnet.ResNet.forward_features
 
 
 def resnet(
@@ -30,7 +22,6 @@ def resnet(
     *,
     num_classes: int,
     in_chans: int = 3,
-    head: Head = "gap",
     mc_dropout: float = 0.0,
     smoothing: bool = False,
     drop_path_rate: float = 0.0,
@@ -57,10 +48,6 @@ def resnet(
     )
     if img_size < 64:
         _made_small(model, in_chans)
-    if head != "gap":
-        channels = model.num_features
-        model.set_submodule("global_pool", pool_of(head, channels))
-        model.set_submodule("fc", classifier_of(head, channels, num_classes))
     for number in range(1, len(depths) + 1):
         stage = model.get_submodule(f"layer{number}")
         assert isinstance(stage, nn.Sequential)

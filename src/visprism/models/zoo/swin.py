@@ -2,11 +2,9 @@
 
 from collections.abc import Sequence
 
-from jaxtyping import Float
 from timm.models.swin_transformer import SwinTransformer
-from torch import Tensor
 
-from visprism.models.layers.heads import AttentionPool, Head, PatchEmbed, classifier_of
+from visprism.models.layers.patch_embed import PatchEmbed
 from visprism.models.layers.window_attention import head_width
 from visprism.models.zoo_registry import MODELS, check_per_stage
 
@@ -24,7 +22,6 @@ def swin(
     num_heads: tuple[int, ...] | None = None,
     head_dim: int | None = None,
     qkv_bias: bool = True,
-    head: Head = "gap",
     drop_path_rate: float = 0.0,
     mc_dropout: float = 0.0,
 ) -> SwinTransformer:
@@ -44,7 +41,7 @@ def swin(
     check_per_stage("num_heads", numbers, depths)
     for stage, number in enumerate(numbers):
         head_width(width * 2**stage, number, head_dim)
-    model = SwinTransformer(
+    return SwinTransformer(
         img_size=img_size,
         patch_size=patch_size,
         in_chans=in_chans,
@@ -60,24 +57,6 @@ def swin(
         embed_layer=PatchEmbed,
         strict_img_size=False,
     )
-    if head == "gap_mlp":
-        model.set_submodule("head.fc", classifier_of(head, model.num_features, num_classes))
-    if head == "attention_pool":
-        model.head.register_module("global_pool", _GridPool(model.num_features))
-    return model
-
-
-class _GridPool(AttentionPool):
-    """Attention pooling of maps whose channels stand last; timm's head asks for the rest."""
-
-    pool_type = "attention"
-
-    def feat_mult(self) -> int:
-        """How many times the channels of the map the vector has."""
-        return 1
-
-    def forward(self, x: Float[Tensor, "b h w c"]) -> Float[Tensor, "b c"]:
-        return super().forward(x.permute(0, 3, 1, 2))
 
 
 _SIZES = {

@@ -6,24 +6,19 @@ from typing import Literal
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from visprism.models.layers.heads import (
-    MLPHead,
-    PooledNet,
-    classifier_of,
-    mlp,
-    pool_of,
-)
-from visprism.models.layers.residual_blocks import SpatialSmoothing
+from visprism.models.layers.residual_blocks import MeanPool, SpatialSmoothing, linear
 from visprism.models.zoo_registry import MODELS
 
+Head = Literal["mlp", "gap"]
+_HIDDEN = 4096  # channels of the two hidden layers of the MLP
 
-class PlainNet(PooledNet):
+
+class PlainNet(nn.Module):
     """Features, pooling and a classifier, under torchvision's names for them.
 
-    The head "mlp" is an MLP of the last map, pooled to `grid` x `grid` positions.
+    The head "mlp" is an MLP of the last map, pooled to `grid` x `grid` positions; "gap" is a
+    linear classifier of its mean.
     """
-
-    pool_at, classifier_at = "avgpool", "classifier"
 
     def __init__(
         self,
@@ -38,18 +33,27 @@ class PlainNet(PooledNet):
         super().__init__()
         self.features = nn.Sequential(*features)
         self.num_classes = num_classes
-        if head != "mlp":
-            self.avgpool: nn.Module = pool_of(head, channels)
-            self.classifier: nn.Module = classifier_of(head, channels, num_classes)
+        if head == "gap":
+            self.avgpool: nn.Module = MeanPool()
+            self.classifier: nn.Module = linear(channels, num_classes)
             return
         layers = mlp(channels * grid**2, num_classes or 1, dropout_first=dropout_first)
         if not num_classes:
             layers[-1] = nn.Identity()
         self.avgpool, self.classifier = _Grid(grid), layers
 
-    def forward_features(self, x: Float[Tensor, "b c h w"]) -> Float[Tensor, "b d i j"]:
-        """The last map."""
-        return self.features(x)
+    def forward(self, x: Float[Tensor, "b c h w"]) -> Float[Tensor, "b ..."]:
+        """Logits, or features without classes."""
+        return self.classifier(self.avgpool(self.features(x)))
+
+
+def mlp(channels: int, num_classes: int, *, dropout_first: bool) -> nn.Sequential:
+    """Three linear layers with dropout in training (AlexNet's comes first)."""
+    layers: list[nn.Module] = []
+    for width in (channels, _HIDDEN):
+        hidden: list[nn.Module] = [nn.Linear(width, _HIDDEN), nn.ReLU(inplace=True)]
+        layers += [nn.Dropout(), *hidden] if dropout_first else [*hidden, nn.Dropout()]
+    return nn.Sequential(*layers, nn.Linear(_HIDDEN, num_classes))
 
 
 class _Grid(nn.AdaptiveAvgPool2d):
@@ -68,7 +72,7 @@ def vgg(
     *,
     num_classes: int,
     in_chans: int = 3,
-    head: MLPHead = "mlp",
+    head: Head = "mlp",
     mc_dropout: float = 0.0,
     smoothing: bool = False,
 ) -> nn.Module:
@@ -138,7 +142,7 @@ def alexnet(
     num_classes: int,
     in_chans: int = 3,
     conv_bias: bool = True,
-    head: MLPHead = "mlp",
+    head: Head = "mlp",
     mc_dropout: float = 0.0,
     smoothing: bool = False,
 ) -> nn.Module:

@@ -1,27 +1,20 @@
 """Vision transformers (Dosovitskiy et al. 2021), based on timm's."""
 
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
 import torch
-from jaxtyping import Float
-from timm.layers import Attention, trunc_normal_
+from timm.layers import Attention
 from timm.layers.pos_embed_sincos import build_sincos2d_pos_embed
 from timm.models.deit import VisionTransformerDistilled
 from timm.models.vision_transformer import VisionTransformer
-from torch import Tensor, nn
+from torch import nn
 
-from visprism.models.layers.heads import (
-    PatchEmbed,
-    TokenHead,
-    classifier_of,
-)
+from visprism.models.layers.patch_embed import PatchEmbed
 from visprism.models.layers.window_attention import head_width
 from visprism.models.zoo_registry import MODELS, extends
 
-POOLS = {"token": "token", "gap": "avg", "gap_mlp": "avg", "attention_pool": "map"}  # timm's
-
-
+Head = Literal["token", "gap"]  # what the classifier reads
 V = TypeVar("V", bound=VisionTransformer)
 
 
@@ -30,6 +23,7 @@ def build_vit(
     width: int,
     heads: int,
     attention: Callable[..., nn.Module] | None = None,
+    head: Head = "token",
     *,
     img_size: int = 224,
     patch_size: int = 16,
@@ -39,7 +33,6 @@ def build_vit(
     num_heads: int | None = None,
     head_dim: int | None = None,
     qkv_bias: bool = False,
-    head: TokenHead = "token",
     drop_path_rate: float = 0.0,
     mc_dropout: float = 0.0,
     **arguments: Any,
@@ -65,7 +58,7 @@ def build_vit(
         num_heads=heads if attention else num_heads,
         qkv_bias=qkv_bias,
         class_token=head == "token",
-        global_pool=POOLS[head],  # pyrefly: ignore
+        global_pool="token" if head == "token" else "avg",
         drop_path_rate=drop_path_rate,
         pos_drop_rate=mc_dropout,
         proj_drop_rate=mc_dropout,
@@ -78,10 +71,6 @@ def build_vit(
         for block in model.blocks:
             block.attn = attention(width, num_heads, head_dim, **options)
         model.init_weights()
-    if head == "gap_mlp":
-        model.set_submodule("head", classifier_of(head, width, num_classes))
-        if isinstance(model, PooledDeiT):
-            model.head_dist = classifier_of(head, width, num_classes)
     return model
 
 
@@ -89,13 +78,13 @@ SIZES = {"tiny": ("Ti", 192, 3), "small": ("S", 384, 6), "base": ("B", 768, 12)}
 
 
 @extends(build_vit)
-def vit(width: int, heads: int, **options: Any) -> VisionTransformer:
+def vit(width: int, heads: int, *, head: Head = "token", **options: Any) -> VisionTransformer:
     """Patch embedding, then blocks of global self-attention and an MLP of 4x width.
 
     Source: Dosovitskiy et al. (2021), An image is worth 16x16 words; sizes as in Touvron et al.
     (2021), Training data-efficient image transformers, table 1.
     """
-    return build_vit(VisionTransformer, width, heads, **options)
+    return build_vit(VisionTransformer, width, heads, None, head, **options)
 
 
 def variants(family: str, patch_size: int) -> dict[str, tuple[str, dict[str, Any]]]:
@@ -120,11 +109,12 @@ MODELS.register_family(vit, variants("vit", 16), (224,))
     num_classes=10,
     depth=8,
     qkv_bias=True,
-    head="gap",
     init_values=0.2,
     weight_init="jax",
 )
-def small_vit(width: int, heads: int, **options: Any) -> VisionTransformer:
+def small_vit(
+    width: int, heads: int, *, head: Head = "gap", **options: Any
+) -> VisionTransformer:
     """A ViT that can be trained on small images in minutes.
 
     It has no class token, its position embeddings start as sines and cosines, and LayerScale
@@ -133,7 +123,7 @@ def small_vit(width: int, heads: int, **options: Any) -> VisionTransformer:
     Source: Beyer et al. (2022), Better plain ViT baselines for ImageNet-1k, for the mean of the
     tokens and the sines and cosines.
     """
-    model = build_vit(VisionTransformer, width, heads, **options)
+    model = build_vit(VisionTransformer, width, heads, None, head, **options)
     positions = build_sincos2d_pos_embed(
         list(model.patch_embed.grid_size), dim=model.embed_dim, temperature=100.0
     )
@@ -162,47 +152,18 @@ MODELS.register_family(
 # DeiTs (Touvron et al. 2021): ViTs with a distillation token, based on timm's.
 
 
-class PooledDeiT(VisionTransformer):
-    """A DeiT without its two tokens: both classifiers read one vector, pooled over patches.
-
-    Source: Graham et al. (2021), LeViT, sec. 4.2, "No classification token".
-    """
-
-    def __init__(self, **arguments: Any) -> None:
-        super().__init__(**arguments)
-        self.head_dist: nn.Module = classifier_of("gap", self.embed_dim, self.num_classes)
-        if isinstance(self.head_dist, nn.Linear):
-            trunc_normal_(self.head_dist.weight, std=0.02)
-            nn.init.zeros_(self.head_dist.bias)
-
-    # pyrefly: ignore (timm's takes `pre_logits`, and its DeiT gives two as well)
-    def forward_head(
-        self, x: Float[Tensor, "b n d"]
-    ) -> Float[Tensor, "b ..."] | tuple[Float[Tensor, "b k"], Float[Tensor, "b k"]]:
-        """The logits of both classifiers in training mode, otherwise their mean."""
-        x = super().forward_head(x, pre_logits=True)
-        of_class, of_teacher = self.head(x), self.head_dist(x)
-        return (of_class, of_teacher) if self.training else (of_class + of_teacher) / 2
-
-
 @extends(build_vit, qkv_bias=True)
-def deit(
-    width: int, heads: int, *, head: TokenHead = "token", **options: Any
-) -> VisionTransformer:
+def deit(width: int, heads: int, **options: Any) -> VisionTransformerDistilled:
     """A ViT with a distillation token, and one classifier for each of its two tokens.
 
     In training mode it returns two logits: of the class token (for the targets) and of the
-    distillation token (for the teacher's predictions); in evaluation mode their mean. With a
-    head other than "token" both classifiers read one pooled vector.
+    distillation token (for the teacher's predictions); in evaluation mode their mean.
 
     Source: Touvron et al. (2021), Training data-efficient image transformers & distillation
-    through attention, sec. 4 and table 1; without tokens: Graham et al. (2021), LeViT: a vision
-    transformer in ConvNet's clothing for faster inference, sec. 4.2.
+    through attention, sec. 4 and table 1.
     """
-    kind = VisionTransformerDistilled if head == "token" else PooledDeiT
-    model = build_vit(kind, width, heads, head=head, **options)
-    if isinstance(model, VisionTransformerDistilled):
-        model.set_distilled_training(True)
+    model = build_vit(VisionTransformerDistilled, width, heads, **options)
+    model.set_distilled_training(True)
     return model
 
 
