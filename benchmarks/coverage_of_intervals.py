@@ -755,10 +755,9 @@ class FeatureSample:
         block = Block("block", "conv", 0, 0.0, False, (self.width, 1, 1), None)
         rows = x.astype(np.float32)
         pooled = PooledFeatures({block: rows}, index, None, inputs=rows)
-        collapse, ranks = separability(pooled, "mean", layer, predicts_targets=False)
+        collapse = separability(pooled, "mean", layer, predicts_targets=False)
         values = {"nc3": collapse.self_duality}
-        for result in (collapse, ranks):
-            values |= {n: getattr(result, n)[0] for n in result.estimates() if n not in _HEAD}
+        values |= {n: getattr(collapse, n)[0] for n in collapse.estimates() if n not in _HEAD}
         return {name: (float(v), (v.low, v.high)) for name, v in values.items()}
 
 
@@ -786,9 +785,6 @@ FEATURE_INTERVALS = {
     "equiangularity": "NC2",
     "maximal_angle": "NC2",
     "nc3": "NC3",
-    "rankme": "RankMe",
-    "rankme_centered": "RankMe",
-    "alpha": "alpha-ReQ",
     "rsa": "RSA",
 }
 
@@ -797,7 +793,6 @@ NETWORKS = {
     "resnet20.shapes": ("layer1.2", "layer3.2"),
     "vit_pico_patch4_32.shapes": ("stem", "blocks.3.mlp"),
 }
-_OF_NETWORKS = ("nc1", "rankme", "rankme_centered", "alpha")
 
 
 @cache
@@ -821,11 +816,11 @@ def samples_of(network: str, units: int, samples: int) -> Iterator[dict[str, np.
         features = {block: x[rows] for block, x in pooled.features.items()}
         targets, origin = pooled.targets[rows], Provenance(seed=seed)
         part = replace(pooled, features=features, targets=targets, provenance=origin)
-        collapse, ranks = separability(part, "mean", None, predicts_targets=False)
-        columns = {n: getattr(collapse if n == "nc1" else ranks, n) for n in _OF_NETWORKS}
+        nc1 = separability(part, "mean", None, predicts_targets=False).nc1
         yield {
-            f"{name}, {block.name} of {network}": np.array([float(v[i]), v.low[i], v.high[i]])
-            for name, v in columns.items()
+            f"nc1, {block.name} of {network}": np.array(
+                [float(nc1[i]), nc1.low[i], nc1.high[i]]
+            )
             for i, block in enumerate(features)
         }
 

@@ -17,7 +17,7 @@ SLOW = {
     *("debiased ECE", "difference of ECE", "difference of shape bias", "mean aurc", "mean nll"),
     *("mean signed_ece", "paired NLL", "temperature"),
 }
-OF_NETWORKS = {"NC1", "NC2", "NC3", "RSA", "RankMe", "alpha-ReQ", "pairs and images"}
+OF_NETWORKS = {"NC1", "NC2", "NC3", "RSA", "pairs and images"}
 
 
 @pytest.fixture(scope="module")

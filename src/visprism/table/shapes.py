@@ -33,8 +33,8 @@ def in_sentence(label: str) -> str:
     """A label as it stands within a sentence; abbreviations and symbols keep their capitals.
 
     Example:
-        >>> in_sentence("Token norm"), in_sentence("RankMe, mean"), in_sentence("Δ log gain")
-        ('token norm', 'RankMe, mean', 'Δ log gain')
+        >>> in_sentence("Token norm"), in_sentence("ViT, mean"), in_sentence("Δ log gain")
+        ('token norm', 'ViT, mean', 'Δ log gain')
     """
     first = label.split(maxsplit=1)[0] if label else ""
     return label[:1].lower() + label[1:] if first[1:].islower() else label

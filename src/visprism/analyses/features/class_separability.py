@@ -1,4 +1,4 @@
-"""Class separability: neural collapse, RankMe and alpha-ReQ of the features of each block.
+"""Class separability: neural collapse of the features of each block.
 
 With x the pooled feature vectors, class means mu_c of k classes, and their mean mu:
 
@@ -7,15 +7,12 @@ With x the pooled feature vectors, class means mu_c of k classes, and their mean
     NC3  |A / |A| - M / |M||^2, the head's weights against the centered means of its input
     NC4  how often the nearest class mean is not the class that the model predicts
 
-RankMe is exp(-sum p log p) of the singular values over their sum, p; alpha is minus the slope
-of log eigenvalue of the covariance over log rank.
-
 Intervals come from the jackknife over 20 groups of images, for NC1 to NC3 with equal parts
 of each class. On the features of two small networks they contain the mean over samples of as
 many images in 0.93 to 1.00 of samples.
 
-Sources: Papyan, Han and Donoho (2020), Prevalence of neural collapse during the terminal phase
-of deep learning training; Garrido et al. (2023), RankMe; Agrawal et al. (2022), alpha-ReQ.
+Source: Papyan, Han and Donoho (2020), Prevalence of neural collapse during the terminal phase
+of deep learning training.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -41,13 +38,11 @@ from visprism.table.result import Result, column, estimate, result_type, scalar
 from visprism.table.shapes import ScalarPerBlock
 
 _ROUNDING = 1e-10  # eigenvalues below this part of the largest count as 0
-_RANKS = (5, 50)  # fewest and most eigenvalues of the fit of alpha-ReQ
 _GROUPS = 20  # of images, which the jackknife leaves out one after the other
 _SHUFFLES = 19  # of the labels: NC1 is below all of them by chance in 5%
 # Images of an interval. With 500, NC1's interval contains the mean over samples in 0.89.
-_FEWEST_FOR_NC1, _FEWEST_FOR_RANK = 1000, 100
+_FEWEST_FOR_NC1 = 1000
 _FEWEST_OF_CLASS = 4  # images; the jackknife leaves 2 or more of each class
-_ENOUGH = 1.5  # images for each feature of an interval of RankMe
 
 
 @result_type("class-separability")
@@ -146,39 +141,15 @@ class NeuralCollapse(ScalarPerBlock):
             )
 
 
-@result_type("feature-ranks")
-class FeatureRanks(ScalarPerBlock):
-    """RankMe and alpha-ReQ of pooled features, one vector for each image; one row per block.
-
-    Intervals are over samples of as many images; more images have other values.
-    """
-
-    value_name = "rankme"
-
-    rankme: Estimated = estimate(
-        "RankMe", "", "exp(entropy) of the singular values of the features, not centered"
-    )
-    rankme_centered: Estimated = estimate(
-        "RankMe, centered", "", "the same after the mean over images was subtracted"
-    )
-    alpha: Estimated = estimate(
-        "alpha-ReQ",
-        "",
-        "exponent of the decay of the covariance's eigenvalues with their rank, 1 to 50",
-    )
-    dimension: np.ndarray = column("Dimension", "", "of the features, which no rank exceeds")
-    pooling: str = scalar("Pooling", "", "'mean' over the grid, 'class' tokens, or 'both'")
-
-
 @ANALYSES.register
 class ClassSeparability(Analysis):
-    """Neural collapse (NC1 to NC4), RankMe and alpha-ReQ of the features of each block."""
+    """Neural collapse (NC1 to NC4) of the features of each block."""
 
     name = "class-separability"
     needs = Needs.FEATURES | Needs.TRAINING_IMAGES
     images = Sizes(fewest=50, full=5000, work=0.5)
     passes = 1.2
-    source = "Papyan et al. (2020); Garrido et al. (2023); Agrawal et al. (2022)"
+    source = "Papyan et al. (2020)"
     sections = (
         Section(
             NeuralCollapse,
@@ -191,13 +162,6 @@ class ClassSeparability(Analysis):
                 "angles": {"quantity": "maximal_angle"},
                 "disagreement": {"quantity": "disagreement"},
             },
-        ),
-        Section(
-            FeatureRanks,
-            "RankMe and alpha-ReQ",
-            "Each point is a block: the effective rank of its features over images (RankMe), "
-            "with and without their mean, and the decay exponent of their spectrum (alpha).",
-            figures={"": {}, "alpha": {"quantity": "alpha"}},
         ),
     )
 
@@ -216,11 +180,8 @@ class ClassSeparability(Analysis):
         pooled = pooled_features(
             anatomy, batches, pooling=self.pooling, inputs_of=head, run=run
         )
-        results = separability(
-            pooled, self.pooling, head if labeled else None, predicts_targets=labeled
-        )
-        one_of_each = results[0].classes == results[0].provenance.images
-        return results[1:] if one_of_each else results
+        labels = head if labeled else None
+        return [separability(pooled, self.pooling, labels, predicts_targets=labeled)]
 
     def inapplicable(self, subject: Subject) -> str | None:
         """Without labels, which need not be the classes of the model."""
@@ -242,23 +203,19 @@ def separability(
     classifier: nn.Linear | None,
     *,
     predicts_targets: bool,
-) -> tuple[NeuralCollapse, FeatureRanks]:
-    """Both results, from features with targets."""
+) -> NeuralCollapse:
+    """Neural collapse of features with targets."""
     assert pooled.targets is not None
     classes, index = np.unique(pooled.targets, return_inverse=True)
     if len(classes) < 2:
         raise InputError(f"targets must be of at least 2 classes, got {len(classes)}")
+    if len(classes) == len(index):
+        raise InputError(f"a class must have several images, got {len(index)} of one each")
     features, images = list(pooled.features.values()), len(index)
     origin = pooled.provenance
     several = bool(np.bincount(index).min() >= _FEWEST_OF_CLASS)
-    widths = np.array([x.shape[1] for x in features])
     (log_nc1,) = _estimates(_log_nc1, features, index, [several and images >= _FEWEST_FOR_NC1])
     nc2 = _estimates(_nc2, features, index, [several] * 3)
-    enough = images >= np.maximum(_FEWEST_FOR_RANK, _ENOUGH * widths)
-    # In random groups, since ranks vary with the parts of the classes, too.
-    order = torch.randperm(images, generator=stream(origin.seed, "groups")).numpy()
-    given = [enough, enough, images >= _FEWEST_FOR_RANK]
-    ranks = _estimates(_ranks, features, index, given, order)
     shuffled = np.exp(_shuffled(features, index, origin.seed))
     differs = np.exp(log_nc1) < shuffled.min(0)
     nc1 = (np.where(differs, np.exp(x), np.nan) for x in (log_nc1, log_nc1.low, log_nc1.high))
@@ -268,28 +225,19 @@ def separability(
         decided = pooled.logits.argmax(1)
     columns: dict[str, Any] = block_columns(list(pooled.features))
     columns |= {"pooling": pooling, "provenance": origin}
-    return (
-        NeuralCollapse(
-            **columns,
-            nc1=Estimated(*nc1, missing=f"fewer than {_FEWEST_FOR_NC1:,} images"),
-            nc1_shuffled=shuffled.mean(0),
-            equinorm=nc2[0],
-            equiangularity=nc2[1],
-            maximal_angle=nc2[2],
-            accuracy=np.array([(n == pooled.targets).mean() for n in nearest]),
-            disagreement=np.array(
-                [np.nan if decided is None else (n != decided).mean() for n in nearest]
-            ),
-            self_duality=_self_duality(pooled, index, classes, classifier, several=several),
-            classes=len(classes),
+    return NeuralCollapse(
+        **columns,
+        nc1=Estimated(*nc1, missing=f"fewer than {_FEWEST_FOR_NC1:,} images"),
+        nc1_shuffled=shuffled.mean(0),
+        equinorm=nc2[0],
+        equiangularity=nc2[1],
+        maximal_angle=nc2[2],
+        accuracy=np.array([(n == pooled.targets).mean() for n in nearest]),
+        disagreement=np.array(
+            [np.nan if decided is None else (n != decided).mean() for n in nearest]
         ),
-        FeatureRanks(
-            **columns,
-            rankme=ranks[0],
-            rankme_centered=ranks[1],
-            alpha=ranks[2],
-            dimension=widths,
-        ),
+        self_duality=_self_duality(pooled, index, classes, classifier, several=several),
+        classes=len(classes),
     )
 
 
@@ -304,10 +252,9 @@ def _estimates(
     features: Sequence[Float[np.ndarray, "n _"]],
     index: Index,
     enough: Sequence[Any],
-    order: Index | None = None,
 ) -> list[Estimated]:
     """Columns of the numbers of all blocks."""
-    order = np.argsort(index, kind="stable") if order is None else order
+    order = np.argsort(index, kind="stable")
     number = min(_GROUPS, len(order))
     filled = np.append(order, np.full(-len(order) % number, -1))
     groups = filled.reshape(-1, number).T
@@ -412,37 +359,3 @@ def _self_duality(
         return [((unit - centered / np.linalg.norm(centered)) ** 2).sum()]
 
     return _estimates(nc3, [pooled.inputs], index, [several])[0][0]
-
-
-# Ranks.
-
-
-def _ranks(x: Rows, _: Index) -> list[float]:
-    """RankMe of the features as they are and of centered ones, and alpha of the latter."""
-    centered = _spectrum(x - x.mean(0))
-    return [_rankme(_spectrum(x)), _rankme(centered), _decay(centered)]
-
-
-def _spectrum(x: Rows) -> Float[np.ndarray, " r"]:
-    """Squared singular values, largest first. Those that may be rounding are 0."""
-    values = np.linalg.eigvalsh(x @ x.T if x.shape[0] < x.shape[1] else x.T @ x)[::-1]
-    return np.where(values > 1e-14 * max(values[0], 0.0), values, 0.0)
-
-
-def _rankme(values: Float[np.ndarray, " r"]) -> float:
-    """exp(-sum p log p) with p the singular values over their sum, plus 1e-7."""
-    if not values.any():
-        return np.nan
-    sizes = np.sqrt(values)
-    p = sizes / sizes.sum() + 1e-7
-    return float(np.exp(-(p * np.log(p)).sum()))
-
-
-def _decay(values: Float[np.ndarray, " r"]) -> float:
-    """Slope of the least-squares line log(eigenvalue) = c - alpha log(rank)."""
-    number = min(int((values > _ROUNDING * values[0]).sum()), _RANKS[1])
-    if number < _RANKS[0]:
-        return np.nan
-    rank = np.log(np.arange(1, number + 1))
-    rank -= rank.mean()
-    return float(-(rank * np.log(values[:number])).sum() / (rank**2).sum())
