@@ -64,6 +64,7 @@ html_title = "visprism"
 html_static_path = ["static", str(MATHJAX / "static" / "mathjax" / "tex-svg.js")]
 mathjax_path = "tex-svg.js"  # one file with its glyphs, for a site without a network
 html_css_files = ["site.css"]
+html_extra_path = ["static/llms.txt"]
 html_show_sourcelink = False
 html_copy_source = False
 html_theme_options = {

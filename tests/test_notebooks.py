@@ -201,3 +201,13 @@ def tokens_and_windows(names: Names) -> None:
     assert [*names["windows"].values()] == 2 * [[(0, 3), (0, 3)], [(2, 5), (2, 5)]]
     accuracy = names["history"].test_accuracy[-1]
     assert 0.2 < accuracy < accuracies["class token"] - 0.1
+
+
+def visprism_in_300_lines(names: Names) -> None:
+    lines = (PROJECT / "examples" / "visprism_in_300_lines.py").read_text("utf-8").splitlines()
+    assert len(lines) < 300
+    highest, residual, ours = names["highest"], names["residual"], names["height"]
+    rows = [highest.block.tolist().index(block.name) for block in residual]
+    np.testing.assert_allclose(highest.relative[rows], ours.mean, rtol=1e-5)
+    half_width = (highest.relative.high - highest.relative.low)[rows] / 2
+    np.testing.assert_allclose(half_width, ours.half_width, rtol=1e-4)

@@ -15,6 +15,7 @@ LESSONS = (
     "attention_as_convolution",
     "tokens_and_windows",
     "your_own_analysis",
+    "visprism_in_300_lines",
 )
 
 
