@@ -274,29 +274,6 @@ def test_numbers_have_names_that_sort_for_any_logger():
     assert values["cka/mean"] == pytest.approx(pairs.mean())
 
 
-def test_values_by_block_and_main_figures_go_to_loggers_that_take_them(tmp_path):
-    reader = pytest.importorskip("tensorboard.backend.event_processing.event_accumulator")
-    arrays, scalars = {}, RaisingLogger()  # which takes no arrays
-    shown = SimpleNamespace(
-        log=lambda *_: None,
-        log_arrays=lambda _, draw: arrays.update(draw()),
-        close=lambda: None,
-    )
-    monitor = monitor_of(tmp_path, log=["tensorboard", scalars, shown])
-    study = monitor.step(Net(), 2)
-    monitor.close()
-    figures = {n: a for n, a in arrays.items() if n.endswith("/figure")}
-    assert list(figures) == [f"visprism/{name}/figure" for name in study.analyses]
-    assert all(a.shape[2:] == (3,) and np.ptp(a) > 200 for a in figures.values())
-    values = study["variance"]["Net"].values
-    np.testing.assert_array_equal(arrays["visprism/variance/blocks/variances"], values)
-    stored = reader.EventAccumulator(str(tmp_path / "tensorboard")).Reload()
-    assert set(stored.Tags()["images"]) == set(figures)
-    assert set(stored.Tags()["histograms"]) == set(arrays) - set(figures)
-    (event,) = stored.Histograms("visprism/variance/blocks/variances")
-    assert (event.step, event.histogram_value.num) == (2, len(values))
-
-
 @pytest.mark.parametrize(
     ("options", "steps"), [({"every": 500}, [5]), ({"share": 1e-9}, [1, 5]), ({}, [1, 5])]
 )
@@ -327,16 +304,6 @@ def test_metrics_are_logged_with_the_numbers_of_their_step():
     for step in (1, 2, 3, 4):
         monitor.step(MODEL, step, metrics={"loss": 1 / step})
     assert {step: v["visprism/metrics/loss"] for step, v in logged.items()} == {2: 0.5, 4: 0.25}
-
-
-def test_without_figures_loggers_still_receive_histograms():
-    given = []
-    shown = SimpleNamespace(
-        log=lambda *_: None, log_arrays=lambda _, draw: given.extend(draw()), close=print
-    )
-    monitor_of(log=[shown], figures=False).step(MODEL, 2)
-    assert "visprism/variance/blocks/variances" in given
-    assert not any(name.endswith("figure") for name in given)
 
 
 def test_a_second_network_in_the_loop_is_told_to_have_its_own_monitor(caplog):

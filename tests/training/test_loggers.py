@@ -2,15 +2,14 @@
 
 import csv
 import sys
-from types import ModuleType, SimpleNamespace
+from types import SimpleNamespace
 from unittest.mock import MagicMock, call
 
-import numpy as np
 import pytest
 from stopped import StopError, stopping
 
 from visprism import Run, fit
-from visprism.core.loggers import TensorBoardLogger, log_arrays, make_loggers
+from visprism.core.loggers import TensorBoardLogger, make_loggers
 
 ROW = {"epoch": 1.0, "step": 6.0, "loss": 0.5}
 
@@ -127,21 +126,3 @@ def test_the_active_run_of_mlflow_is_used_and_not_ended(tmp_path, mlflow):
     mlflow.log_metrics.assert_called_once_with({"loss": 0.5}, step=6, run_id="theirs")
     for unused in (mlflow.create_run, mlflow.log_param, mlflow.set_terminated):
         unused.assert_not_called()
-
-
-def arrays():
-    return {"blocks": np.arange(3.0), "figure": np.zeros((4, 5, 3), np.uint8)}
-
-
-def test_histograms_and_pictures_go_to_what_takes_them(monkeypatch):
-    logged = []
-    wandb, mlflow = ModuleType("wandb"), ModuleType("mlflow")
-    wandb.Histogram, wandb.Image = (lambda a: ("histogram", len(a))), (lambda a: a.shape)
-    wandb.log = lambda values: logged.append(values)
-    mlflow.log_image = lambda *, image, key, step: logged.append((image.shape, key, step))
-    monkeypatch.setitem(sys.modules, "wandb", wandb)
-    for run in (wandb, mlflow):
-        log_arrays(run, 6, arrays, axis="global_step")
-    shown = {"blocks": ("histogram", 3), "figure": (4, 5, 3)}
-    assert logged == [{**shown, "global_step": 6}, ((4, 5, 3), "figure", 6)]
-    log_arrays(SimpleNamespace(log=print), 6, pytest.fail)  # takes none, so that none is drawn

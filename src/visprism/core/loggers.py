@@ -6,10 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
-from types import ModuleType
 from typing import Any, Protocol, runtime_checkable
-
-import numpy as np
 
 from visprism.core.errors import InputError
 from visprism.core.files import write_text
@@ -17,10 +14,7 @@ from visprism.core.files import write_text
 
 @runtime_checkable
 class Logger(Protocol):
-    """Receives named numbers and their step.
-
-    One that also has ``log_arrays(step, draw)`` receives what ``draw()`` makes, see `Arrays`.
-    """
+    """Receives named numbers and their step."""
 
     def log(self, step: int, values: Mapping[str, float]) -> None:
         """Store or show the values."""
@@ -29,42 +23,6 @@ class Logger(Protocol):
     def close(self) -> None:
         """End the run."""
         ...
-
-
-Arrays = Mapping[str, np.ndarray]  # values of a histogram, or a picture (height, width, 3)
-Draw = Callable[[], Arrays]
-
-
-def log_arrays(run: Any, step: int, draw: Draw, *, axis: str = "", run_id: str = "") -> None:
-    """Give histograms and pictures to what a run is logged to, as far as it takes them.
-
-    Args:
-        run: a ``SummaryWriter``; MLflow, which takes no histograms, as a module or a client;
-            wandb or Trackio, as a module or a run. Anything else is given nothing.
-        step: of the training.
-        draw: makes them; called only if they are taken.
-        axis: name by which wandb and Trackio get the step, where it is not their own.
-        run_id: of a client of MLflow.
-    """
-    module = run.__name__ if isinstance(run, ModuleType) else type(run).__module__
-    library = module.partition(".")[0]
-    if hasattr(run, "add_histogram"):
-        for name, array in draw().items():
-            if array.ndim == 3:
-                run.add_image(name, array, step, dataformats="HWC")
-            else:
-                run.add_histogram(name, array, step)
-        run.flush()
-    elif library == "mlflow":
-        of_run = {"run_id": run_id} if run_id else {}
-        for name, array in draw().items():
-            if array.ndim == 3:
-                run.log_image(image=array, key=name, step=step, **of_run)
-    elif library in ("wandb", "trackio"):
-        service = importlib.import_module(library)
-        kinds = {1: service.Histogram, 3: service.Image}
-        shown = {name: kinds[array.ndim](array) for name, array in draw().items()}
-        run.log({**shown, axis: step}) if axis else run.log(shown, step=step)
 
 
 class CSVLogger:
@@ -110,10 +68,6 @@ class TensorBoardLogger:
         # At once, so that a killed run lacks no point before its checkpoint.
         self._writer.flush()
 
-    def log_arrays(self, step: int, draw: Draw) -> None:
-        """Add histograms and pictures, after the numbers of the step."""
-        log_arrays(self._writer, step, draw)
-
     def close(self) -> None:
         """Write the remaining points."""
         if self._writer is not None:
@@ -145,10 +99,6 @@ class ServiceLogger:
             self._service.log_metrics(points, step=step, run_id=self._run_id)
         else:
             self._run.log(points, step=step)
-
-    def log_arrays(self, step: int, draw: Draw) -> None:
-        """Add histograms and pictures, after the numbers of the step."""
-        log_arrays(self._run, step, draw, run_id=self._run_id)
 
     def close(self) -> None:
         """Send the remaining points, and end the run if it is no other's."""

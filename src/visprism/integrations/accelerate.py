@@ -1,13 +1,11 @@
 """`visprism.Monitor` in a loop of Accelerate."""
 
-import sys
 from collections.abc import Mapping
 
 from accelerate import Accelerator
 from torch import nn
 from torch.optim import Optimizer
 
-from visprism.core.loggers import Draw, log_arrays
 from visprism.study.monitor import Monitor
 from visprism.study.study import Study
 
@@ -22,15 +20,7 @@ class AcceleratedMonitor:
 
     def __init__(self, monitor: Monitor, accelerator: Accelerator) -> None:
         self.monitor, self.accelerator = monitor, accelerator
-        monitor.add_logger(
-            lambda step, values: accelerator.log(dict(values), step=step), self._log_arrays
-        )
-
-    def _log_arrays(self, step: int, draw: Draw) -> None:
-        """Give histograms and pictures to the trackers that take them."""
-        for tracker in self.accelerator.trackers:
-            run = sys.modules["mlflow"] if tracker.name == "mlflow" else tracker.tracker
-            log_arrays(run, step, draw)
+        monitor.add_logger(lambda step, values: accelerator.log(dict(values), step=step))
 
     def step(
         self,

@@ -7,7 +7,6 @@ from typing import Any
 from lightning.pytorch import Callback, LightningModule, Trainer
 from torch import nn
 
-from visprism.core.loggers import Draw, log_arrays
 from visprism.study.monitor import Monitor
 from visprism.training.vitals import TrainingStoppedError
 
@@ -29,21 +28,13 @@ class MonitorCallback(Callback):
         self.monitor, self.network = monitor, network
         self._step = 0
         self._trainer: Trainer | None = None
-        monitor.add_logger(self._log, self._log_arrays)
+        monitor.add_logger(self._log)
 
     def _log(self, step: int, values: Mapping[str, float]) -> None:
         """Give numbers to the loggers of the trainer."""
         assert self._trainer is not None  # it has called the monitor
         for logger in self._trainer.loggers:
             logger.log_metrics(dict(values), step=step)
-
-    def _log_arrays(self, step: int, draw: Draw) -> None:
-        """Give histograms and pictures to those that take them."""
-        assert self._trainer is not None  # it has called the monitor
-        for logger in self._trainer.loggers:
-            run, axis = getattr(logger, "experiment", None), "trainer/global_step"
-            run_id = getattr(logger, "run_id", None) or ""  # of MLflow
-            log_arrays(run, step, draw, axis=axis, run_id=run_id)
 
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """A resumed training goes on after its last update."""

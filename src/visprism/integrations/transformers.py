@@ -1,7 +1,6 @@
 """`visprism.Monitor` as a callback of the Trainer of Transformers."""
 
 from collections.abc import Callable, Mapping
-from functools import partial
 from typing import Any
 
 from torch import nn
@@ -14,19 +13,8 @@ from transformers import (
     TrainingArguments,
 )
 
-from visprism.core.loggers import Draw, log_arrays
 from visprism.study.monitor import Monitor
 from visprism.training.vitals import TrainingStoppedError
-
-# Attributes of callbacks of the Trainer: what they log to, or its module.
-_RUNS = ("tb_writer", "_wandb", "_trackio", "_ml_flow")
-
-
-def _log_arrays(trainer: Trainer, step: int, draw: Draw) -> None:
-    """Give histograms and pictures to what the trainer reports to and takes them."""
-    for callback in trainer.callback_handler.callbacks:
-        for run in filter(None, (vars(callback).get(name) for name in _RUNS)):
-            log_arrays(run, step, draw, axis="train/global_step")
 
 
 class MonitorCallback(TrainerCallback):
@@ -49,9 +37,7 @@ class MonitorCallback(TrainerCallback):
     ) -> None:
         self.monitor, self.network = monitor, network
         if trainer is not None:
-            monitor.add_logger(
-                lambda _, values: trainer.log(dict(values)), partial(_log_arrays, trainer)
-            )
+            monitor.add_logger(lambda _, values: trainer.log(dict(values)))
 
     def on_train_begin(
         self,

@@ -1,25 +1,19 @@
-"""Exports of a study: Markdown to read, JSON for programs, numbers and pictures for loggers."""
+"""Exports of a study: Markdown to read, JSON for programs, numbers for loggers."""
 
 import re
 from dataclasses import asdict
-from io import BytesIO
 from math import isfinite
 from typing import Any
 
 import msgspec
 import numpy as np
-from PIL import Image
 
-from visprism.analyses.base import ANALYSES
 from visprism.core.provenance import Provenance
-from visprism.drawing.panel import panel
-from visprism.drawing.save import render_figure
 from visprism.estimates.answers import POINTS
 from visprism.estimates.text import DASH
 from visprism.report.rows import Row, findings_of
 from visprism.study.study import Study
 from visprism.table.kinds import TO_LOWEST, TO_MEAN
-from visprism.table.shapes import ScalarPerBlock
 
 _OF_ANSWER = ("value", "low", "high", "over", "missing", "selected")
 _FORMAT = 3  # of results.json; raise it when entries change their meaning
@@ -166,28 +160,3 @@ def scalars_of(study: Study) -> dict[str, float]:
             quantity = _LOGGED.get(quantity, quantity).replace("-", "_")
             numbers["/".join(["visprism", entry.analysis, *part, quantity])] = value
     return numbers
-
-
-def arrays_of(study: Study, *, figures: bool = True) -> dict[str, np.ndarray]:
-    """What loggers show of a study of one model in addition to its numbers.
-
-    The values of all blocks, for a histogram, such as
-    ``visprism/fourier/blocks/high_frequency``; and the main figure of each analysis as a
-    picture, (height, width, 3) in 0 to 255, such as ``visprism/fourier/figure``.
-    """
-    arrays: dict[str, np.ndarray] = {}
-    for entry in study.entries:
-        name, by_type = f"visprism/{entry.analysis}", {type(r): r for r in entry.results}
-        for result in entry.results:
-            if isinstance(result, ScalarPerBlock) and np.isfinite(result.values).any():
-                values = result.values[np.isfinite(result.values)]
-                arrays[f"{name}/blocks/{result.identifier.replace('-', '_')}"] = values
-        for section in ANALYSES[entry.analysis].sections if figures else ():
-            main = next(iter(section.figures.values()), {})
-            result = by_type.get(section.result)
-            if result is not None and section.figures and result.has_figure(**main):
-                figure = panel({entry.models[0]: result}, **main)
-                with Image.open(BytesIO(render_figure(figure, "png"))) as picture:
-                    arrays[f"{name}/figure"] = np.asarray(picture.convert("RGB"))
-                break
-    return arrays

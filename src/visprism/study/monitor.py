@@ -5,7 +5,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from functools import cache, partial
+from functools import partial
 from math import isfinite
 from numbers import Integral
 from pathlib import Path
@@ -20,7 +20,7 @@ from visprism.analyses.inputs import DataOptions, candidates_of, subjects_of
 from visprism.analyses.model_on_images import Subject, without_replicas
 from visprism.core.errors import InputError
 from visprism.core.files import make_folder
-from visprism.core.loggers import Draw, Logger, make_loggers
+from visprism.core.loggers import Logger, make_loggers
 from visprism.core.options import EFFORTS, Effort
 from visprism.core.preprocessing import Preprocessing
 from visprism.core.processes import gather, rank, world_size
@@ -31,7 +31,7 @@ from visprism.passes.batches import check_whole, images_of
 from visprism.study.alarms import alarms_of
 from visprism.study.events import silent
 from visprism.study.examine import examine
-from visprism.study.exports import arrays_of, scalars_of
+from visprism.study.exports import scalars_of
 from visprism.study.identity import fingerprint_of
 from visprism.study.plan import duration, number_of_images, ordered_steps
 from visprism.study.share import Group, agreed, waits
@@ -92,13 +92,10 @@ class Monitor:
         log: what receives the numbers: names of loggers ("tensorboard" and "csv", which write
             into `out`, "mlflow", "trackio", "wandb"), objects with ``log(step, values)`` and
             ``close()``, or functions of the step and the values, such as
-            ``lambda step, values: run.log(values, step=step)``. The named ones but "csv" also
-            receive histograms and figures, and so do objects with ``log_arrays(step, draw)``,
-            of which ``draw()`` gives arrays by name: values, or a picture (height, width, 3).
+            ``lambda step, values: run.log(values, step=step)``.
         options: options by the name of the analysis.
         effort: on how many images each analysis runs; see `examine`.
         images: number, size and batch size of the images; at most 256 by default.
-        figures: whether loggers that take figures receive them, besides histograms.
         on_alarm: a function of an `Alarm`, called at the first alarm of each kind (what it
             raises ends the training), or "stop": `step` raises `TrainingStoppedError`, at which
             `visprism train` and the callbacks of Lightning and Transformers end the training.
@@ -114,7 +111,6 @@ class Monitor:
     share: float = field(default=0.02, kw_only=True)
     out: Path | str | None = field(default=None, kw_only=True)
     log: Sequence[str | Logger | Log] | None = field(default=None, kw_only=True)
-    figures: bool = field(default=True, kw_only=True)
     on_alarm: Callable[[Alarm], object] | Literal["stop"] | None = field(
         default=None, kw_only=True
     )
@@ -339,18 +335,10 @@ class Monitor:
             if self.on_alarm is not None:
                 self.on_alarm(alarm)
 
-    def add_logger(
-        self, logger: Logger | Log, arrays: Callable[[int, Draw], object] | None = None
-    ) -> None:
-        """Give the next measurements to one more logger, or function.
-
-        Args:
-            logger: receives the numbers.
-            arrays: for a function, receives the step and what makes histograms and figures.
-        """
+    def add_logger(self, logger: Logger | Log) -> None:
+        """Give the numbers of the next measurements to one more logger, or function."""
         if not isinstance(logger, Logger):  # who gave the function ends what it writes to
-            function = {"log": logger, "log_arrays": arrays, "close": lambda: None}
-            logger = SimpleNamespace(**function, name=_named(logger))
+            logger = SimpleNamespace(log=logger, close=lambda: None, name=_named(logger))
         self._loggers.append(logger)
 
     def close(self) -> None:
@@ -494,16 +482,13 @@ class Monitor:
         return study, [Alarm(step, one.code, one.text) for one in findings]
 
     def _log(self, study: Study, step: int, findings: Sequence[Finding]) -> None:
-        """Give the numbers, the metrics, alarms, histograms and figures to the loggers."""
+        """Give the numbers, the metrics and alarms to the loggers."""
         values = scalars_of(study)
         values |= {f"visprism/metrics/{n}": x for n, x in study.header["metrics"].items()}
         values |= {f"visprism/alarms/{finding.code}": 1.0 for finding in findings}
         values = {name: value for name, value in values.items() if isfinite(value)}
-        draw = cache(partial(arrays_of, study, figures=self.figures))
         for logger in self._loggers:
             self._try(partial(logger.log, step, values), _not_logged(logger))
-            if (log := getattr(logger, "log_arrays", None)) is not None:
-                self._try(partial(log, step, draw), f"no figures for {_named(logger)}")
 
     def _numbers(self, values: Iterable[Any]) -> Iterator[float]:
         """The values that are numbers."""
