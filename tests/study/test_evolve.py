@@ -14,11 +14,9 @@ import visprism as vp
 from visprism.cli import main
 from visprism.cli.output import print_study
 from visprism.estimates.estimated import Estimated
-from visprism.report.drawings import drawings
 from visprism.results import CurvatureDuringTraining, Evolution
 from visprism.study.evolve import joined
 from visprism.study.exports import json_of
-from visprism.study.report_content import content_of
 
 STEPS = (0, 5, 100)
 
@@ -85,30 +83,10 @@ def test_spectra_and_cka_of_every_run_are_shown_at_each_step(tmp_path, nets, net
     made = vp.evolve([run, second], loader, model=net(9), analyses=analyses, out=tmp_path / "o")
     study = vp.Study.load(tmp_path / "o")
     models = ("run", "second")
-    assert [(s.header["step"], s.models) for s in study.steps] == [(n, models) for n in STEPS]
-    assert {analysis for s in study.steps for analysis in s.analyses} == {"fourier", "cka"}
-    alone = vp.examine({"run": nets[5]}, loader, analyses=("fourier", "cka"))
-    for name in ("fourier", "cka"):
-        shown = study.steps[1][name]["run"]
-        assert shown.columns().keys() == alone[name]["run"].columns().keys()
-        for column, values in alone[name]["run"].columns().items():
-            assert_equal_up_to_rounding(shown.columns()[column], values)
     first, other = (curves(study, name, "variance")[0] for name in models)
     assert first == curves(made, "run", "variance")[0]
     assert (first.quantity, set(first.part)) == ("Feature-map variance, by block", {"stem"})
     assert first.select(first.step < 100) == other
-    figures = [d for d in drawings(content_of(study)) if d.step]
-    label = "last step of second 5"  # it has ended
-    assert [d.step for d in figures] == 2 * ["step 0", "step 5", f"step 100, {label}"]
-    spectra = [d.draw() for d in figures if d.anchor == "fourier"]
-    assert len({figure.axes[0].get_ylim() for figure in spectra}) == 1
-    assert [d.stem for d in figures[:3]] == ["cka-step-1", "cka-step-2", "cka"]
-
-
-def test_of_many_steps_every_nth_is_shown(tmp_path, nets, loader):
-    study = vp.examine({"a": nets[0]}, loader, analyses="fourier")
-    shown = joined({"a": dict.fromkeys(range(27), study)}).steps
-    assert [s.header["step"] for s in shown] == [*range(0, 27, 4), 26]
 
 
 def test_cka_with_the_last_step_is_that_of_both_checkpoints(run, nets, net, loader):
@@ -192,8 +170,7 @@ def test_runs_that_begin_with_the_same_weights_are_both_stored(tmp_path, net, lo
     study = joined({run: {0: same, 1: same} for run in "ab"})
     study.save(tmp_path)
     stored = vp.Study.load(tmp_path)
-    for part in (stored, *stored.steps):
-        assert [entry.models for entry in part.entries] == [("a",), ("b",)]
+    assert [entry.models for entry in stored.entries] == [("a",), ("b",)]
 
 
 def test_the_command_line_states_the_images_of_checkpoints(tmp_path, monkeypatch):

@@ -7,7 +7,7 @@ import shutil
 import stat
 import zipfile
 from collections import Counter
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from hashlib import file_digest
 from pathlib import Path
@@ -93,9 +93,7 @@ def write_text(path: Path, text: str) -> None:
 
 
 @contextmanager
-def output_folder(
-    path: Path, *, replaced: Collection[str] = (), last: str = ""
-) -> Iterator[Path]:
+def output_folder(path: Path, *, last: str = "") -> Iterator[Path]:
     """A temporary folder whose files go to `path`, one by one, if the body succeeds.
 
     After a failure of the body, as on a full disk, everything under `path` is as it was.
@@ -110,7 +108,7 @@ def output_folder(
             scratch.mkdir()
         try:
             yield scratch
-            _move(scratch, path, replaced, last)
+            _move(scratch, path, last)
         except OSError as error:
             files = (str(error), str(error.filename), str(error.filename2))
             if error.errno not in FULL and not any(str(scratch) in file for file in files):
@@ -123,16 +121,12 @@ def output_folder(
                 folder.rmdir()
 
 
-def _move(scratch: Path, target: Path, replaced: Collection[str], last: str) -> None:
-    """Move all files, the deepest first, and remove others from the folders `replaced`."""
+def _move(scratch: Path, target: Path, last: str) -> None:
+    """Move all files, the deepest first."""
     files = [p.relative_to(scratch) for p in scratch.rglob("*") if p.is_file()]
     for file in sorted(files, key=lambda f: (str(f) == last, -len(f.parts), f)):
         (target / file).parent.mkdir(parents=True, exist_ok=True)
         (scratch / file).replace(target / file)
-    for name in replaced:
-        for old in (target / name).rglob("*"):
-            if old.is_file() and old.relative_to(target) not in files:
-                old.unlink()
 
 
 _ZIP = b"PK\x03\x04"  # how an archive begins

@@ -49,8 +49,6 @@ class SectionContent:
     section: Section
     anchor: str  # in the page; figure files begin with it
     results: ByModels
-    # For a training: the results by step, which is named as in "step 500, loss 0.31".
-    steps: Mapping[str, Mapping[str, Result]] = field(default_factory=dict)
 
     @property
     def panels(self) -> dict[str, dict[str, Result]]:

@@ -13,19 +13,16 @@ from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, TypeVar
+from typing import TypeVar
 
-import numpy as np
 from matplotlib.figure import Figure
 
 from visprism.core.interruption import check_interruption
 from visprism.core.run import Progress
 from visprism.drawing.panel import panel
-from visprism.drawing.registry import frame_of
 from visprism.drawing.save import render_formats
 from visprism.report.content import Content, SectionContent
 from visprism.report.overview import overview
-from visprism.table.result import Result
 
 T = TypeVar("T")
 
@@ -45,7 +42,6 @@ class Drawing:
     label: str  # for screen readers
     draw: Callable[[], Figure | None]  # None: there is nothing to show
     first: bool = True  # whether it is the main figure of its section
-    step: str = ""  # of a training, whose main figure this is
 
     def files(self, formats: Sequence[str]) -> dict[str, bytes]:
         """The figure in each format; empty if there is nothing to show.
@@ -84,11 +80,8 @@ def drawings(content: Content) -> list[Drawing]:
 
 
 def _drawings_of(part: SectionContent) -> Iterator[Drawing]:
-    yield from _drawings_of_steps(part)
     for place, (ending, options) in enumerate(part.section.figures.items()):
         for suffix, results in part.panels.items():
-            if part.steps and not place and not suffix:
-                continue  # the last of the steps
             shown = {n: r for n, r in results.items() if r.has_figure(**options)}
             if shown:
                 yield Drawing(
@@ -98,35 +91,6 @@ def _drawings_of(part: SectionContent) -> Iterator[Drawing]:
                     partial(panel, shown, **options),
                     first=not place,
                 )
-
-
-def _drawings_of_steps(part: SectionContent) -> Iterator[Drawing]:
-    """The main figure of a section at each step of a training, with one vertical axis."""
-    options = next(iter(part.section.figures.values()), {})
-    results = [result for of_step in part.steps.values() for result in of_step.values()]
-    column, limits = frame_of(results[0]).column if results else "", None
-    if column:
-        values = np.concatenate([np.asarray(getattr(r, column)) for r in results])
-        low, high = float(np.nanmin(values)), float(np.nanmax(values))
-        limits = low - 0.05 * (high - low), high + 0.05 * (high - low)
-    for number, (step, shown) in enumerate(part.steps.items(), start=1):
-        last = number == len(part.steps)
-        yield Drawing(
-            part.anchor if last else f"{part.anchor}-step-{number}",
-            part.anchor,
-            f"{part.section.title}, {step}: {', '.join(shown)}",
-            partial(_at_step, shown, limits, **options),
-            step=step,
-        )
-
-
-def _at_step(
-    results: Mapping[str, Result], limits: tuple[float, float] | None, **options: Any
-) -> Figure:
-    figure = panel(results, **options)
-    for ax in figure.axes[: len(results)] if limits else ():
-        ax.set_ylim(limits)
-    return figure
 
 
 def rendered(

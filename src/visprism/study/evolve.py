@@ -12,7 +12,6 @@ import numpy as np
 from visprism.analyses.base import ANALYSES, Analysis
 from visprism.analyses.evolution import Evolution
 from visprism.analyses.features.cka import CKA, Similarity
-from visprism.analyses.features.fourier import Spectrum
 from visprism.analyses.inputs import DataOptions, images_of
 from visprism.core.errors import InputError
 from visprism.core.files import slug
@@ -35,7 +34,6 @@ from visprism.table.result import Result
 from visprism.table.shapes import ScalarPerBlock
 from visprism.training.vitals import Alarm, stored_alarms
 
-MOST_STEPS = 12  # whose spectra and CKA a page shows
 _LAST = "last step"
 
 
@@ -65,7 +63,7 @@ def evolve(
     The study that is returned has the results at the last step of each run, and for each of
     their numbers, and for the main number of each block, an `Evolution` over the steps; with
     ``cka``, also the CKA of each block with itself at the last step, which shows when it has
-    settled. Its page shows spectra and CKA at each of up to 12 steps. With `out`, the study of
+    settled. With `out`, the study of
     each step is written into a folder of its run as soon as it exists, and the same call
     resumes.
 
@@ -214,7 +212,7 @@ def joined(
             "runs must be measured on the same images, and their studies have other images. "
             "Evolve them one by one."
         )
-    return Study(tuple(runs), tuple(entries), (*failed, *failures), header, _followed(runs))
+    return Study(tuple(runs), tuple(entries), (*failed, *failures), header)
 
 
 def _failed(run: str, studies: Mapping[int, Study]) -> Iterator[Failure]:
@@ -228,36 +226,6 @@ def _failed(run: str, studies: Mapping[int, Study]) -> Iterator[Failure]:
                 said.add(failure.analysis)
                 where = f"{failure.analysis} at step {step}"
                 yield replace(failure, model=run, analysis=where)
-
-
-def _followed(runs: Mapping[str, Mapping[int, Study]]) -> tuple[Study, ...]:
-    """Spectra and CKA of the runs by step, with the losses; of many steps every nth."""
-    steps = sorted({step for studies in runs.values() for step in studies})
-    every = 1
-    while len(steps) > every * MOST_STEPS:
-        every *= 2  # so that the chosen ones stay when there are more
-    return tuple(_at_step(runs, step) for step in dict.fromkeys([*steps[::every], steps[-1]]))
-
-
-def _at_step(runs: Mapping[str, Mapping[int, Study]], step: int) -> Study:
-    """One study of the runs that have the step; a run that has ended is shown as it ended."""
-    at = {name: min(step, max(of)) for name, of in runs.items()}
-    studies = {name: of[at[name]] for name, of in runs.items() if at[name] in of}
-    entries = [
-        _of_run(name, entry, [result])
-        for name, study in studies.items()
-        for entry in study.entries
-        for result in entry.results
-        if isinstance(result, Spectrum | Similarity) and len(entry.models) == 1
-    ]
-    numbers: dict[str, float] = {}
-    for name, study in studies.items():
-        of = f" of {name}" if len(runs) > 1 else ""
-        if (loss := study.header.get("metrics", {}).get("loss")) is not None:
-            numbers[f"loss{of}"] = loss
-        if at[name] < step:
-            numbers[f"last step{of}"] = at[name]
-    return Study(tuple(studies), tuple(entries), (), {"step": step, "metrics": numbers})
 
 
 def alarms_of_run(folder: Path) -> list[Alarm]:

@@ -27,7 +27,6 @@ from visprism.report.rows import Row, answers_of
 from visprism.study.manifest import manifest, offered, subtitle
 from visprism.study.store import file_names
 from visprism.study.study import Entry, Study
-from visprism.table.result import Result
 
 _MOST_NAMES = 3  # of models in a title
 _ONE_NETWORK = (
@@ -152,10 +151,9 @@ def _chapter(
         of_type = {models: results for models, results in of_type.items() if results}
         if of_type:
             anchor = _anchor(analysis.name, kind.identifier, number)
-            steps = _steps(study, analysis, kind)
             figures = {k: _with_results(v, entries) for k, v in section.figures.items()}
             section = replace(section, figures=figures)
-            parts.append(SectionContent(section, anchor, of_type, steps))
+            parts.append(SectionContent(section, anchor, of_type))
     return Chapter(
         analysis,
         tuple(parts),
@@ -192,21 +190,6 @@ def _images_text(analysis: type[Analysis], entries: list[Entry], offered: int) -
     if Needs.TRAINING_IMAGES in analysis.needs:
         return f"{used} training images"
     return f"all {offered}" if used == offered else f"{used} of {offered}"
-
-
-def _steps(
-    study: Study, analysis: type[Analysis], kind: type[Result]
-) -> dict[str, dict[str, Result]]:
-    """The results of a section after so many updates of the trainings, with their losses."""
-    by_step = {}
-    for step in study.steps:
-        entries = [e for e in step.entries if e.analysis == analysis.name]
-        found = {e.models[0]: r for e in entries for r in e.results}
-        results = {n: r for n, r in found.items() if type(r) is kind}
-        if results:
-            numbers = [f"{name} {value:.3g}" for name, value in step.header["metrics"].items()]
-            by_step[", ".join([f"step {step.header['step']}", *numbers])] = results
-    return by_step if len(by_step) > 1 else {}
 
 
 def _omissions(study: Study) -> list[Omission]:

@@ -293,9 +293,7 @@ def save_study(study: Study, folder: Path) -> None:
         "failures": [vars(failure) for failure in study.failures],
         "keys": [entry.key for entry in entries],
     }
-    with output_folder(folder, replaced=["steps"], last=INDEX) as scratch:
-        for number, step in enumerate(study.steps):
-            save_study(step, scratch / "steps" / f"{number:03d}")
+    with output_folder(folder, last=INDEX) as scratch:
         store = Store(scratch, header)
         for entry in entries:
             store.put(entry)
@@ -320,8 +318,7 @@ def load_study(folder: Path) -> Study:
     failures = dict.fromkeys([*(Failure(**f) for f in header.get("failures", ())), *lost])
     measured = (m for key in keys for m in store.entries[key]["models"])
     models = tuple(header.get("models", dict.fromkeys(measured)))
-    steps = tuple(load_study(f.parent) for f in sorted(folder.glob(f"steps/*/{INDEX}")))
-    return Study(models, tuple(entries), tuple(failures), header, steps)
+    return Study(models, tuple(entries), tuple(failures), header)
 
 
 def _read(folder: Path, name: str, digest: str) -> Result:

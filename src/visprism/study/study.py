@@ -107,9 +107,6 @@ class Study:
     entries: tuple[Entry, ...]
     failures: tuple[Failure, ...] = ()
     header: Mapping[str, Any] = field(default_factory=dict)  # data, options, versions, seconds
-    # For trainings: what the page shows after so many updates, with the number as "step" of the
-    # header and the losses as "metrics".
-    steps: "tuple[Study, ...]" = ()
 
     @property
     def analyses(self) -> tuple[str, ...]:

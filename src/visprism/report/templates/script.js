@@ -137,25 +137,6 @@
     figure.append(button("SVG", `Download figure ${stem} as SVG`, save));
   }
 
-  // Steps of a training: a slider shows the figure of one of them.
-  for (const figure of all("figure:has([data-step])")) {
-    const steps = all("[data-step]", figure);
-    const slider = document.createElement("input");
-    Object.assign(slider, { type: "range", max: steps.length - 1, value: steps.length - 1 });
-    slider.setAttribute("aria-label", `Step of ${figure.dataset.stem}`);
-    const text = element("output", "");
-    const show = () => {
-      steps.forEach((step, number) => { step.hidden = number !== Number(slider.value); });
-      text.textContent = steps[slider.value].dataset.step;
-      slider.setAttribute("aria-valuetext", text.textContent);
-    };
-    slider.addEventListener("input", show);
-    const control = element("div", "", "steps");
-    control.append(slider, text);
-    figure.before(control);
-    show();
-  }
-
   // Blocks: the chosen one is marked in every figure and table of its model.
   const select = document.getElementById("block");
   const modelOf = (node) => node.closest("[data-model]")?.dataset.model;
