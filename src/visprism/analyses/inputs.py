@@ -14,6 +14,7 @@ from visprism.analyses.model_on_images import (
     Subject,
     check_images_differ,
     dissected,
+    num_outputs,
     preprocessing_of,
     without_replicas,
 )
@@ -29,10 +30,12 @@ from visprism.core.preprocessing import (
     Preprocessing,
 )
 from visprism.core.run import DEFAULT_RUN, Run
+from visprism.images.class_names import ModelClasses, matched
 from visprism.images.image_set import ImageSet, MissingSplitError
 from visprism.images.images import Images, ordered, tensor_images
 from visprism.images.open_data import (
     check_name,
+    class_names_of,
     image_set_of,
     in_order,
     load_data,
@@ -262,6 +265,7 @@ def _images_of(
             limit=limit,
             preprocessing=way,
             seed=seed if indices is None else order,
+            class_names=class_names_of(data.dataset),
         )
         return (
             images if indices is None else replace(images, positions=indices[images.positions])
@@ -327,11 +331,18 @@ def _subject(
         way = replace(way, mean=given.mean, std=given.std, stated=True)
     if options.size is not None:
         way = _resized(way, images, options.size)
+    anatomy = model.anatomy or dissected(model.model, images, way, run, name)
+    classes, outputs = _classes_of(model.model), num_outputs(anatomy)
+    matches = matched(images, classes, outputs)
+    trained_on = matches if training is images else matched(training, classes, outputs)
     subject = Subject(
         name=name,
-        anatomy=model.anatomy or dissected(model.model, images, way, run, name),
-        images=images,
-        training_images=training,
+        anatomy=anatomy,
+        images=matches.images,
+        training_images=trained_on.images,
+        classes=classes,
+        notes=tuple(filter(None, (*images.notes, matches.note))),
+        unmatched=matches.reason or trained_on.reason,
         preprocessing=way,
         tensors="" if images.image_set is not None else _tensors_text(images, way, stated),
         spec=model.spec,
@@ -395,6 +406,15 @@ def _candidate(model: Any, pretrained: bool | None, run: Run) -> Candidate:
         "a model must be an nn.Module, an Anatomy, a LoadedModel or a name, got "
         f"{type(model).__name__}"
     )
+
+
+def _classes_of(model: nn.Module) -> ModelClasses:
+    """The names of a model's outputs; of a module without such attributes at no cost."""
+    if not {"class_names", "config", "pretrained_cfg"} & set(dir(model)):
+        return ModelClasses()
+    from visprism.models.class_names import classes_of  # imports timm: seconds
+
+    return classes_of(model)
 
 
 def _preprocessing_of_user(given: Any) -> Preprocessing | None:

@@ -21,6 +21,7 @@ from visprism.core.preprocessing import OUTPUT, Preprocessing
 from visprism.core.run import DEFAULT_RUN, Run
 from visprism.estimates.text import number_of
 from visprism.images.batches import Change, fixed_augmentation
+from visprism.images.class_names import ModelClasses, matched
 from visprism.images.images import Images
 from visprism.passes.forward_passes import default_batch_size
 from visprism.passes.predict import predict
@@ -78,6 +79,9 @@ class Subject:
     training_images: Images  # the same where the data has one part only
     preprocessing: Preprocessing | None = None  # None: unknown, pixels cannot be changed
     tensors: str = ""  # how tensors are normalized and who says so; "" of images
+    notes: tuple[str, ...] = ()  # on the images and their classes, for the plan and the page
+    unmatched: str = ""  # why targets are no outputs of the model, by their names
+    classes: ModelClasses = field(default_factory=ModelClasses, repr=False)  # of the outputs
     spec: str = ""  # how to load the model again; "" for a module from Python
     trained: bool = True  # False: the weights are random
     weight_decay: float | None = None  # of the recipe that the checkpoint was trained by
@@ -95,10 +99,7 @@ class Subject:
     @property
     def num_classes(self) -> int:
         """Number of classes that the model predicts; 0 without a vector of logits."""
-        shape = self.anatomy.graph.nodes[self.anatomy.graph.output].shape
-        if not shape or len(shape) > 2:
-            return 0
-        return shape[1] if len(shape) == 2 else 1  # one number for each image
+        return num_outputs(self.anatomy)
 
     @property
     def known_preprocessing(self) -> Preprocessing:
@@ -118,6 +119,13 @@ class Subject:
     def limited(self, number: int | None) -> "Subject":
         """The same subject with at most `number` images, the first ones."""
         return replace(self, limit=number)
+
+    def with_outputs(self, images: Images) -> Images:
+        """Other images, with targets that are outputs of this model, as names state."""
+        match = matched(images, self.classes, self.num_classes)
+        if match.reason:
+            raise InputError(match.reason)
+        return match.images
 
     def in_mini_batches(self, size: int) -> "Subject":
         """The same subject without the training images that do not fill a mini-batch.
@@ -272,6 +280,8 @@ class Subject:
             data, split = self.images.name, self.images.split
             data += f" ({split}). Choose a split with labels" if split else ""
             return self.images.without_labels or f"there are no labels in {data}"
+        if self.unmatched:
+            return self.unmatched
         if (reason := self.without_classes()) or categories:
             return reason
         declared = self.images.num_classes
@@ -286,6 +296,14 @@ class Subject:
                 f"model, got {lowest if lowest < 0 else highest}"
             )
         return None
+
+
+def num_outputs(anatomy: Anatomy) -> int:
+    """Number of outputs of each image; 0 where the output is no vector."""
+    shape = anatomy.graph.nodes[anatomy.graph.output].shape
+    if not shape or len(shape) > 2:
+        return 0
+    return shape[1] if len(shape) == 2 else 1
 
 
 @dataclass(frozen=True)

@@ -1,43 +1,69 @@
 """Image folders: a folder per class, ImageNet and its variants, and cue conflicts."""
 
 import re
+from collections import Counter
+from collections.abc import Sequence
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 
 import numpy as np
 from jaxtyping import Int64
+from PIL import Image
 
 from visprism.core.errors import InputError
-from visprism.images.image_set import DATA, NO_CLASS, SPLITS, ImageSet, chosen_split
+from visprism.images.image_set import DATA, NO_CLASS, ImageSet, chosen_split, split_name
 from visprism.images.pixels import decode, fault
 from visprism.images.tables import parquet
 
-_EXTENSIONS = {
-    ".bmp", ".gif", ".jpeg", ".jpg", ".pgm", ".png", ".ppm", ".tif", ".tiff", ".webp",
-}  # fmt: skip
+# Formats of Pillow that no program but another one decodes, or that hold no single image.
+_NOT_DECODED = {"BUFR", "EPS", "GRIB", "HDF5", "MPEG", "PDF", "WMF"}
+
+
+@cache
+def _extensions() -> frozenset[str]:
+    """The extensions of the formats that Pillow decodes here."""
+    Image.init()
+    formats = Image.registered_extensions().items()
+    return frozenset(e for e, f in formats if f in Image.OPEN and f not in _NOT_DECODED)
+
+
+def is_image(path: Path) -> bool:
+    """Whether a file's extension is an image's."""
+    return path.suffix.lower() in _extensions() and not path.name.startswith(".")
 
 
 def _folders(path: Path) -> list[Path]:
-    return sorted(p for p in path.iterdir() if p.is_dir() and not p.name.startswith("."))
+    """Folders in `path` by name, or by number if all are named by integers."""
+    found = [p for p in path.iterdir() if p.is_dir() and not p.name.startswith(".")]
+    numbers = all(p.name.isascii() and p.name.isdigit() for p in found)
+    return sorted(found, key=lambda p: (int(p.name) if numbers else 0, p.name))
 
 
 def _images_below(path: Path) -> list[Path]:
     """Image files below `path`, without hidden ones."""
-    return sorted(
-        p
-        for p in path.rglob("*")
-        if p.suffix.lower() in _EXTENSIONS and not p.name.startswith(".") and p.is_file()
-    )
+    return sorted(p for p in path.rglob("*") if is_image(p) and p.is_file())
+
+
+def _left_out(root: Path, used: Sequence[Path]) -> str:
+    """How many files of `root` are not read, by extension; empty if none."""
+    every = {p for p in root.rglob("*") if p.is_file() and not p.name.startswith(".")}
+    others = Counter(p.suffix.lower() or "no extension" for p in every.difference(used))
+    counts = ", ".join(f"{number} {kind}" for kind, number in others.most_common())
+    return f"files of {root.name} that are not read: {counts}" if counts else ""
 
 
 def _split_folders(path: Path) -> dict[str, Path]:
     """Folders of a split: named as one, and with class folders instead of images in it."""
-    return {
-        p.name: p
+    found = [
+        p
         for p in _folders(path)
-        if p.name.lower() in SPLITS
-        and _folders(p)
-        and not any(q.suffix.lower() in _EXTENSIONS for q in p.iterdir())
+        if split_name(p.name) and _folders(p) and not any(map(is_image, p.iterdir()))
+    ]
+    names = [split_name(p.name) for p in found]
+    return {
+        name if names.count(name) == 1 else p.name: p
+        for name, p in zip(names, found, strict=True)
     }
 
 
@@ -75,10 +101,12 @@ def _file_set(
 def folder(path: str, *, split: str | None = None) -> ImageSet:
     """Images in DIR/CLASS/ or DIR/SPLIT/CLASS/, with classes in the order of their names.
 
+    Folders named by integers are in the order of their numbers.
+
     Images without class folders, and a single image file, have the target `NO_CLASS`.
     """
     name, file = f"folder:{path}", Path(path).expanduser()
-    if split is None and file.suffix.lower() in _EXTENSIONS and file.is_file():
+    if split is None and is_image(file) and file.is_file():
         return _file_set(name, "", (), file.parent, [file], np.array([NO_CLASS]))
     root = _root(name, path)
     splits = _split_folders(root)
@@ -93,7 +121,14 @@ def folder(path: str, *, split: str | None = None) -> ImageSet:
         raise InputError(f"{name} must hold {root}/CLASS/IMAGE or {root}/IMAGE, got no image")
     names = tuple(c.name for c in classes)
     targets = np.array([target for _, target in files])
-    return _file_set(name, split or "", names, root, [file for file, _ in files], targets)
+    paths = [file for file, _ in files]
+    numbers = names != tuple(sorted(names))
+    notes = (
+        "class folders are named by numbers and in numeric order" * numbers,
+        _left_out(root, paths),
+    )
+    images = _file_set(name, split or "", names, root, paths, targets)
+    return replace(images, notes=tuple(filter(None, notes)))
 
 
 @DATA.register

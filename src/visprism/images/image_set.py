@@ -1,5 +1,6 @@
 """Image sets: labeled images that are decoded when they are read, and parts of them."""
 
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -17,6 +18,8 @@ DATA = Registry("data", "visprism.images")
 # In the order of preference where none is named: measurements use images that a model has not
 # been trained on.
 SPLITS = ("test", "val", "validation", "valid", "dev", "train")
+
+_SPLIT_NAMES = {"training": "train", "testing": "test", "evaluation": "val", "eval": "val"}
 
 NO_CLASS = -1  # the target of an image that has no label
 
@@ -49,6 +52,7 @@ class ImageSet:
     positions: Int64[np.ndarray, " n"] | None = field(default=None, repr=False)
     # All images, of which these are a part; None: these are all of them.
     whole: "ImageSet | None" = field(default=None, repr=False)
+    notes: tuple[str, ...] = ()  # how the images were read, where it could be otherwise
     # Bytes of the file of each image, where there is one; part of the fingerprint.
     size_of: Callable[[int], int] | None = field(default=None, repr=False)
 
@@ -180,6 +184,18 @@ def statistics(
     return mean, tuple(value**0.5 / (255 * number) for value in spread)
 
 
+def split_name(folder: str) -> str:
+    """The split that a folder, or file, is named after; empty if none.
+
+    Example:
+        >>> [split_name(name) for name in ("Training", "test_set", "val-images", "cats")]
+        ['train', 'test', 'val', '']
+    """
+    word = re.sub(r"[^a-z]|(set|data|images|imgs)$", "", folder.lower())
+    word = _SPLIT_NAMES.get(word, word)
+    return word if word in SPLITS else ""
+
+
 class MissingSplitError(InputError):
     """A split was named that the data does not have."""
 
@@ -196,6 +212,8 @@ def chosen_split(available: Sequence[str], wanted: str | None, name: str) -> str
         if wanted is None:
             raise InputError(f"{name} has the splits {names}. Select one.")
     elif wanted not in available:
+        if split_name(wanted) in available:
+            return split_name(wanted)
         if not available:
             raise NoSplitsError(f"split must be None for {name}, got {wanted!r}")
         raise MissingSplitError(f"split of {name} must be one of {names}, got {wanted!r}")

@@ -47,6 +47,9 @@ class Images:
     textures: Int64[np.ndarray, " n"] | None = None
     skipped: tuple[str, ...] = ()  # images that could not be read, with the reason
     limit: int | None = None  # of images, as the user set it; None: not set
+    notes: tuple[str, ...] = ()  # how they were read, where it could be read otherwise
+    class_subset: tuple[int, ...] = ()  # classes that the data is defined to have; empty: all
+    digest: str = ""  # of these images, before targets were matched with a model's outputs
     without_labels: str = ""  # why there are no targets; empty where the data has none
     image_set: ImageSet | None = field(default=None, repr=False)  # decoded on demand, or
     # a tensor (n, c, h, w), or a mapping of tensors for models with several inputs.
@@ -135,6 +138,8 @@ class Images:
 
         Where images are no files, it covers the pixels of the first eight.
         """
+        if self.digest:
+            return self.digest
         if (images := self.image_set) is not None:
             digest = blake2b(f"{self.name}|{self.split}|{len(self)}|".encode(), digest_size=16)
             digest.update(images.targets.tobytes())
@@ -193,6 +198,8 @@ def ordered(
         class_names=images.class_names,
         textures=images.textures,
         skipped=images.skipped,
+        notes=images.notes,
+        class_subset=images.class_subset,
         image_set=images,
     )
 
@@ -231,6 +238,7 @@ def tensor_images(
     limit: int | None = None,
     preprocessing: Preprocessing | None = None,
     seed: int | None = None,
+    class_names: tuple[str, ...] = (),
 ) -> Images:
     """The batches of a loader or another iterable, read once and kept in memory.
 
@@ -245,6 +253,7 @@ def tensor_images(
         limit: read at most this number of images.
         preprocessing: the normalization that the images have, where it is known.
         seed: of the order of `nested_order`. None: as read.
+        class_names: of the classes, where the data states them.
     """
     if isinstance(data, Tensor) or (
         isinstance(data, tuple) and all(isinstance(part, Tensor) for part in data)
@@ -303,6 +312,8 @@ def tensor_images(
         split="",
         targets=None if classes is None else classes[order],
         positions=order,
+        num_classes=len(class_names) or None,
+        class_names=class_names,
         without_labels=reason,
         tensors=tree_map(stacked, *images),
         normalization=preprocessing,

@@ -24,6 +24,7 @@ from visprism.core.processes import world_size
 from visprism.core.run import Progress
 from visprism.images.image_set import DATA, NO_CLASS, ImageSet, sample, stratified
 from visprism.images.images import LABELS, ordered
+from visprism.images.pixels import rgb_of
 
 _TABLES = ("*.parquet", "*/*.parquet")  # in a folder that is named without its kind
 _NORMALIZING = {"Normalize", "ImageClassification"}  # transforms that have a mean and a std
@@ -188,10 +189,10 @@ def image_set_of(dataset: Any, *, limit: int | None = None, seed: int = 0) -> Im
         labels = [_parted(dataset[i])[1] for i in rows.tolist()]
 
     def read(positions: Sequence[int]) -> list[Image.Image]:
-        return [_parted(dataset[int(rows[i])])[0].convert("RGB") for i in positions]
+        return [rgb_of(_parted(dataset[int(rows[i])])[0]) for i in positions]
 
     name, targets = type(dataset).__name__, _class_indices(labels)
-    return ImageSet(name, "", _class_names(dataset), targets, read, positions=rows)
+    return ImageSet(name, "", class_names_of(dataset), targets, read, positions=rows)
 
 
 def _class_indices(labels: Any) -> Int64[np.ndarray, " n"]:
@@ -206,11 +207,23 @@ def _class_indices(labels: Any) -> Int64[np.ndarray, " n"]:
     return np.array([int(label) for label in labels], dtype=np.int64)
 
 
-def _class_names(dataset: Any) -> tuple[str, ...]:
-    """The names that a data set states, synonyms joined by commas; empty without a list."""
+def class_names_of(dataset: Any) -> tuple[str, ...]:
+    """The names that a data set states, synonyms joined by commas; empty without a list.
+
+    Its attribute is ``classes``, as in torchvision, or ``class_names``, or it has ``features``
+    as in Hugging Face. A ``target_transform`` makes other classes, whose names are not known.
+    """
     while isinstance(dataset, Subset):
         dataset = dataset.dataset
-    names = getattr(dataset, "classes", None)
+    if getattr(dataset, "target_transform", None) is not None:
+        return ()
+    features = getattr(dataset, "features", None)
+    labels = (
+        [features[k] for k in LABELS if k in features] if isinstance(features, dict) else []
+    )
+    stated = (getattr(dataset, "classes", None), getattr(dataset, "class_names", None))
+    named = (*stated, *(getattr(label, "names", None) for label in labels))
+    names = next((names for names in named if names), None)
     if not isinstance(names, list | tuple):
         return ()
     return tuple(", ".join(n) if isinstance(n, tuple | list) else str(n) for n in names)
@@ -283,6 +296,8 @@ def normalization_of(dataset: Any) -> Preprocessing | None:
         if type(step).__name__ in _NORMALIZING:
             mean = mean + std * np.atleast_1d(step.mean)
             std = std * np.atleast_1d(step.std)
+    if mean.max() > 1:  # statistics of pixels in 0 ... 255
+        mean, std = mean / 255, std / 255
     return Preprocessing((1, 1), mean=tuple(mean.tolist()), std=tuple(std.tolist()))
 
 

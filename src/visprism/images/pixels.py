@@ -29,7 +29,7 @@ def decode(source: Source) -> Image.Image:
     """The image as RGB, rotated by its EXIF orientation, on white where it is transparent."""
     try:
         with _opened(source) as image:
-            return to_rgb(ImageOps.exif_transpose(image))
+            return rgb_of(image)
     except Exception as error:  # Pillow raises nearly any type on a damaged file
         reason = str(error) or type(error).__name__
         named = f"{source} ({reason})" if isinstance(source, Path) else reason
@@ -49,6 +49,11 @@ def fault(source: Source) -> str | None:
     except Exception as error:  # as above
         return str(error) or type(error).__name__
     return None
+
+
+def rgb_of(image: Image.Image) -> Image.Image:
+    """An opened image as eight-bit RGB, rotated by its EXIF orientation."""
+    return to_rgb(ImageOps.exif_transpose(image))
 
 
 def to_rgb(image: Image.Image) -> Image.Image:

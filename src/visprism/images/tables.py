@@ -12,7 +12,7 @@ import numpy as np
 from jaxtyping import Int64
 
 from visprism.core.errors import InputError
-from visprism.images.image_set import DATA, NO_CLASS, SPLITS, ImageSet, chosen_split
+from visprism.images.image_set import DATA, NO_CLASS, ImageSet, chosen_split, split_name
 from visprism.images.pixels import decode, fault
 
 if TYPE_CHECKING:
@@ -172,7 +172,7 @@ def _split_of(file: Path, root: Path) -> str:
     """The split in a file's name, as ``train-00000-of-00002.parquet``, or its folder's."""
     parts = file.relative_to(root).with_suffix("").parts
     words = (re.split(r"[-_.]", part, maxsplit=1)[0] for part in reversed(parts))
-    return next((word for word in words if word.lower() in SPLITS), "")
+    return next(filter(None, map(split_name, words)), "")
 
 
 def _features(schema: "Schema") -> dict[str, Any]:

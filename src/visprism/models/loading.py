@@ -16,6 +16,7 @@ from visprism.core.preprocessing import OUTPUT, Preprocessing
 from visprism.core.run import stream
 from visprism.models.author_checkpoints import from_authors
 from visprism.models.checkpoints import load_state, read_metadata
+from visprism.models.class_names import CLASS_NAMES, read_class_names
 from visprism.models.data_configs import states_preprocessing
 from visprism.models.pretrained import default_card, with_pretrained_weights
 from visprism.models.sources import RANDOM, SOURCES, check_listed, stored_model_name
@@ -57,7 +58,7 @@ def load_model(text: str, *, pretrained: bool | None = None, seed: int = 0) -> L
         pretrained = arguments.pop("pretrained")
         if not isinstance(pretrained, bool):
             raise InputError(f"pretrained must be True or False, got {pretrained!r}")
-    output = arguments.pop("output", None)
+    output, classes = arguments.pop("output", None), arguments.pop("classes", None)
     named = replace(named, arguments=arguments)
     spec = with_pretrained_weights(named, pretrained=pretrained is True)
     published = spec.source in _PUBLISHED if pretrained is None else pretrained
@@ -71,8 +72,12 @@ def load_model(text: str, *, pretrained: bool | None = None, seed: int = 0) -> L
     if spec.checkpoint is not None:
         load_state(model, stored.state, spec.checkpoint)
         preprocessing = stored.preprocessing or preprocessing
+        if stored.class_names:
+            setattr(model, CLASS_NAMES, stored.class_names)
         card = None if named.checkpoint else default_card(named.name)
         weights = f"pretrained {card.tag}" if card else ""
+    if classes is not None:
+        setattr(model, CLASS_NAMES, read_class_names(Path(str(classes))))
     if output is not None:
         setattr(model, OUTPUT, str(output))
     remark = f" ({weights})" if weights else ""
@@ -94,7 +99,7 @@ def load_model(text: str, *, pretrained: bool | None = None, seed: int = 0) -> L
 def check_model(text: str) -> None:
     """Raise if there is no such model or weights, without building it; see `check_listed`."""
     spec = with_pretrained_weights(ModelSpec.parse(text), pretrained=False)
-    arguments = {name: value for name, value in spec.arguments.items() if name != "output"}
+    arguments = {k: v for k, v in spec.arguments.items() if k not in ("output", "classes")}
     check_listed(replace(spec, arguments=arguments))
 
 
@@ -106,6 +111,7 @@ class _Stored:
     arguments: Mapping[str, Any] = field(default_factory=dict)  # that the weights ask for
     preprocessing: Preprocessing | None = None
     recipe: Mapping[str, Any] = field(default_factory=dict)
+    class_names: tuple[str, ...] = ()
 
     @classmethod
     def read(cls, spec: ModelSpec) -> "_Stored":
@@ -119,7 +125,7 @@ class _Stored:
         if theirs is not None:
             return cls(*theirs)
         metadata = read_metadata(path)
-        return cls(state, {}, metadata.preprocessing, metadata.recipe)
+        return cls(state, {}, metadata.preprocessing, metadata.recipe, metadata.class_names)
 
 
 def _with_model(text: str) -> str:

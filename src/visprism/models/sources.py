@@ -23,6 +23,7 @@ from torch import nn
 
 from visprism.core.errors import InputError
 from visprism.core.preprocessing import NORMALIZATIONS, Preprocessing
+from visprism.models.class_names import CLASS_NAMES
 from visprism.models.data_configs import from_attributes, from_image_processor, from_torchvision
 from visprism.models.spec import ModelSpec, Source, explain_unknown_argument, unknown_model
 from visprism.models.zoo_registry import MODELS, image_size
@@ -191,6 +192,8 @@ def _torchvision(spec: ModelSpec, *, pretrained: bool) -> Built:
             raise OSError("no network")
     model = models.get_model(spec.name, weights=weights, **spec.arguments)
     words = f"pretrained {weights.name}" if weights else RANDOM
+    if weights and "categories" in weights.meta:
+        setattr(model, CLASS_NAMES, weights.meta["categories"])
     return model, from_torchvision(spec.name, spec.arguments), words
 
 

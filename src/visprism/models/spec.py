@@ -6,7 +6,8 @@ SOURCE is ``timm``, ``torchvision`` or ``hf``; without one, NAME is a model of t
 ``path/to/file.py:function``; a name of the zoo may end in the tag of pretrained weights, as
 ``resnet20.cifar10``. A value is a Python literal (``32``, ``(7, 7)``, ``True``) or,
 where it is not one, the text itself. FILE is a checkpoint. The key ``output`` names the output
-that holds the logits, of a model that returns several tensors.
+that holds the logits, of a model that returns several tensors. The key ``classes`` names a text
+file with the name of each output in a line of its own.
 """
 
 import ast

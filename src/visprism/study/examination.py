@@ -190,7 +190,8 @@ class Examination:
             )
         bad = self.subjects[0].images.skipped
         left_out = [f"unreadable images left out ({len(bad)}): {some_of(bad)}"] if bad else []
-        return (*(s.preparation(self.run) for s in self.subjects), *left_out, *again)
+        notes = dict.fromkeys(note for s in self.subjects for note in s.notes)
+        return (*(s.preparation(self.run) for s in self.subjects), *left_out, *notes, *again)
 
     def _inapplicable(self, analysis: Analysis, subject: Subject) -> Failure | None:
         if subject.name in self.refused:
@@ -375,6 +376,7 @@ class Examination:
             "machine": machine(),
             "positions": self.subjects[0].images.positions.tolist(),
             "unreadable": list(self.subjects[0].images.skipped),
+            "data notes": {s.name: list(s.notes) for s in self.subjects if s.notes},
         }
         self.store.write()
         header = json.loads(json.dumps(self.store.header))  # as `Study.load` reads it

@@ -76,6 +76,18 @@ def _data_text(origin: Provenance) -> str:
     return ". ".join(filter(None, (origin.data, meaning)))
 
 
+def _notes_text(notes: Mapping[str, Sequence[str]]) -> str:
+    """Notes on the data, with the models that a note is about if it is not about all."""
+    models: dict[str, list[str]] = {}
+    for model, texts in notes.items():
+        for text in texts:
+            models.setdefault(text, []).append(model)
+    return "; ".join(
+        text if len(names) == len(notes) else f"{', '.join(names)}: {text}"
+        for text, names in models.items()
+    )
+
+
 def _seconds_text(study: Study) -> str:
     if "seconds" not in study.header:
         return ""
@@ -147,6 +159,7 @@ def manifest(study: Study) -> dict[str, str]:
         "Not covered": " ".join(f"{m}: {' '.join(t)}" for m, t in study.notes.items()),
         "Training of the models": _training_text(study),
         "Data": _data_text(origin),
+        "Data, notes": _notes_text(study.header.get("data notes", {})),
         "Split": origin.split,
         "Images": f"{offered(study)}, in a random order, stratified by class",
         "Unreadable images left out": f"{len(unreadable)}: {', '.join(unreadable)}"

@@ -71,6 +71,7 @@ _HEADER = {
     "sizes": dict[str, int],
     "positions": list[int],
     "unreadable": list[str],  # images that were left out, with the reason
+    "data notes": dict[str, list[str]],  # on images and their classes, by model
     "speed": dict[str, dict[str, float]],
     "revision": str,
     "machine": str,

@@ -164,15 +164,14 @@ class DistributionShift(Analysis):
         reference, rows = subject.predictions(run), []
         specs = list(chain.from_iterable(map(stored_conditions, self.sets)))
         for spec in run.track(specs, "sets of shifted images"):
-            images = load_data(spec, limit=subject.num_images, seed=run.seed)
+            limited = load_data(spec, limit=subject.num_images, seed=run.seed)
+            images = subject.with_outputs(ordered(limited))
             if images.num_classes != subject.num_classes:
                 raise InputError(
                     f"{spec} must have the {subject.num_classes} classes of the model, got "
                     f"{images.num_classes}"
                 )
-            batches = ordered(images, seed=run.seed).batches(
-                subject.known_preprocessing, batch_size=subject.batch_size
-            )
+            batches = images.batches(subject.known_preprocessing, batch_size=subject.batch_size)
             shifted = predict(subject.model, batches, run=replace(run, progress=None))
             rows.append(
                 (
