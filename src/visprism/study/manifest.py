@@ -1,5 +1,6 @@
 """What the report says about a study as a whole: its subtitle, and how it was made."""
 
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from visprism.analyses.base import ANALYSES
