@@ -19,6 +19,7 @@ from visprism.analyses.model_on_images import (
     without_replicas,
 )
 from visprism.anatomy.blocks.anatomy import Anatomy
+from visprism.core.class_names import CLASS_NAMES, ModelClasses
 from visprism.core.devices import default_device
 from visprism.core.errors import InputError
 from visprism.core.files import slug
@@ -30,7 +31,7 @@ from visprism.core.preprocessing import (
     Preprocessing,
 )
 from visprism.core.run import DEFAULT_RUN, Run
-from visprism.images.class_names import ModelClasses, matched
+from visprism.images.class_names import matched
 from visprism.images.image_set import ImageSet, MissingSplitError
 from visprism.images.images import Images, ordered, tensor_images
 from visprism.images.open_data import (
@@ -410,7 +411,7 @@ def _candidate(model: Any, pretrained: bool | None, run: Run) -> Candidate:
 
 def _classes_of(model: nn.Module) -> ModelClasses:
     """The names of a model's outputs; of a module without such attributes at no cost."""
-    if not {"class_names", "config", "pretrained_cfg"} & set(dir(model)):
+    if not {CLASS_NAMES, "config", "pretrained_cfg"} & set(dir(model)):
         return ModelClasses()
     from visprism.models.class_names import classes_of  # imports timm: seconds
 

@@ -15,13 +15,14 @@ from visprism.anatomy.blocks.anatomy import Anatomy
 from visprism.anatomy.blocks.attention import attentions
 from visprism.anatomy.blocks.dissect import dissect
 from visprism.anatomy.trace.forward import SeveralOutputsError, errors_of_model, pixels
+from visprism.core.class_names import ModelClasses
 from visprism.core.errors import InputError
 from visprism.core.memory import return_free_memory
 from visprism.core.preprocessing import OUTPUT, Preprocessing
 from visprism.core.run import DEFAULT_RUN, Run
 from visprism.estimates.text import number_of
 from visprism.images.batches import Change, fixed_augmentation
-from visprism.images.class_names import ModelClasses, matched
+from visprism.images.class_names import matched
 from visprism.images.images import Images
 from visprism.passes.forward_passes import default_batch_size
 from visprism.passes.predict import predict

@@ -7,18 +7,11 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 from jaxtyping import Int64
 
+from visprism.core.class_names import ModelClasses
 from visprism.images.images import Images
 
 _SHOWN = 3  # pairs or names in a sentence
 _WORDNET = re.compile(r"n\d{8}")
-
-
-@dataclass(frozen=True)
-class ModelClasses:
-    """The names of a model's outputs, each with its synonyms; the first one is shown."""
-
-    names: Sequence[Sequence[str]] = ()
-    stated: bool = True  # False: concluded from the number of outputs
 
 
 @dataclass(frozen=True)

@@ -6,10 +6,9 @@ from typing import Any
 
 from torch import nn
 
+from visprism.core.class_names import CLASS_NAMES, ModelClasses
 from visprism.core.errors import InputError
-from visprism.images.class_names import ModelClasses
 
-CLASS_NAMES = "class_names"  # attribute of a module: its outputs' names, in order
 _IMAGENET = 1000
 
 

@@ -10,13 +10,14 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from visprism.core.class_names import CLASS_NAMES
 from visprism.core.errors import InputError, shortage
 from visprism.core.files import exists, is_file
 from visprism.core.preprocessing import OUTPUT, Preprocessing
 from visprism.core.run import stream
 from visprism.models.author_checkpoints import from_authors
 from visprism.models.checkpoints import load_state, read_metadata
-from visprism.models.class_names import CLASS_NAMES, read_class_names
+from visprism.models.class_names import read_class_names
 from visprism.models.data_configs import states_preprocessing
 from visprism.models.pretrained import default_card, with_pretrained_weights
 from visprism.models.sources import RANDOM, SOURCES, check_listed, stored_model_name

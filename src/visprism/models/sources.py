@@ -21,9 +21,9 @@ from urllib.request import getproxies
 import torch
 from torch import nn
 
+from visprism.core.class_names import CLASS_NAMES
 from visprism.core.errors import InputError
 from visprism.core.preprocessing import NORMALIZATIONS, Preprocessing
-from visprism.models.class_names import CLASS_NAMES
 from visprism.models.data_configs import from_attributes, from_image_processor, from_torchvision
 from visprism.models.spec import ModelSpec, Source, explain_unknown_argument, unknown_model
 from visprism.models.zoo_registry import MODELS, image_size
