@@ -29,8 +29,8 @@ def matched_outputs(
     """The output that stands for each class of the data, or -1.
 
     Names are compared exactly, then by WordNet identifier, then by their letters and digits in
-    lower case, synonyms included. A name that several outputs have matches the output of its
-    own index, or none.
+    lower case, synonyms included. A name that several outputs have matches the output with
+    the same index, or none.
 
     Example:
         >>> matched_outputs([["cat"], ["tree frog, Hyla"], ["dog"]], ["Dog", "tree_frog"])

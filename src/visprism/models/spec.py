@@ -7,7 +7,7 @@ SOURCE is ``timm``, ``torchvision`` or ``hf``; without one, NAME is a model of t
 ``resnet20.cifar10``. A value is a Python literal (``32``, ``(7, 7)``, ``True``) or,
 where it is not one, the text itself. FILE is a checkpoint. The key ``output`` names the output
 that holds the logits, of a model that returns several tensors. The key ``classes`` names a text
-file with the name of each output in a line of its own.
+file with the name of each output in a separate line.
 """
 
 import ast
