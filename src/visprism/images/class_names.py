@@ -43,8 +43,8 @@ def matched_outputs(
     outputs = []
     for index, name in enumerate(data):
         places = (levels[level].get(key, set()) for level, key in _keys([name]))
-        found = next(filter(None, places), set())
-        fits = {index} if index in found else found
+        of_class = next(filter(None, places), set())
+        fits = {index} if index in of_class else of_class
         outputs.append(fits.pop() if len(fits) == 1 else -1)
     repeated = {o for o in outputs if outputs.count(o) > 1}
     return np.array([-1 if o in repeated else o for o in outputs], dtype=np.int64)
@@ -78,35 +78,35 @@ def matched(images: Images, classes: ModelClasses, outputs: int) -> MatchedClass
     if not names or not data:
         known = data or [n[0] for n in names]
         return MatchedClasses(images, _pairs_text(known, by_model=not data))
-    found = matched_outputs(names, data)
-    if (found == np.arange(len(data))).all() and len(data) == outputs:
+    of_class = matched_outputs(names, data)
+    if (of_class == np.arange(len(data))).all() and len(data) == outputs:
         return MatchedClasses(images)
-    missing = [name for name, output in zip(data, found, strict=True) if output < 0]
+    missing = [name for name, output in zip(data, of_class, strict=True) if output < 0]
     if missing and (classes.stated or len(missing) < len(data)):
         return MatchedClasses(images, reason=_refusal(images.name, missing, data, names))
     if missing:
         return MatchedClasses(images, _pairs_text(data, by_model=False))
-    return _with_outputs(images, found, [n[0] for n in names])
+    return _with_outputs(images, of_class, [n[0] for n in names])
 
 
 def _with_outputs(
-    images: Images, found: Int64[np.ndarray, " k"], names: Sequence[str]
+    images: Images, of_class: Int64[np.ndarray, " k"], names: Sequence[str]
 ) -> MatchedClasses:
     assert images.targets is not None
     data, whole = images.class_names, images.image_set
-    subset = tuple(sorted(found.tolist())) if len(found) < len(names) else ()
+    subset = tuple(sorted(of_class.tolist())) if len(of_class) < len(names) else ()
     mapped = replace(
         images,
-        targets=found[images.targets],
+        targets=of_class[images.targets],
         num_classes=len(names),
         class_names=tuple(names),
         class_subset=subset,
-        image_set=whole and replace(whole, targets=found[whole.targets]),
+        image_set=whole and replace(whole, targets=of_class[whole.targets]),
         digest=images.fingerprint(),
     )
-    moved = [i for i, output in enumerate(found.tolist()) if i != output] or [0]
-    pairs = "; ".join(f"{data[i]} is output {found[i]}" for i in moved[:_SHOWN])
-    part = f", {len(found)} of the model's {len(names)}" if subset else ""
+    moved = [i for i, output in enumerate(of_class.tolist()) if i != output] or [0]
+    pairs = "; ".join(f"{data[i]} is output {of_class[i]}" for i in moved[:_SHOWN])
+    part = f", {len(of_class)} of the model's {len(names)}" if subset else ""
     return MatchedClasses(mapped, f"classes are matched by name{part}: {pairs}")
 
 

@@ -35,9 +35,9 @@ def is_image(path: Path) -> bool:
 
 def _folders(path: Path) -> list[Path]:
     """Folders in `path` by name, or by number if all are named by integers."""
-    found = [p for p in path.iterdir() if p.is_dir() and not p.name.startswith(".")]
-    numbers = all(p.name.isascii() and p.name.isdigit() for p in found)
-    return sorted(found, key=lambda p: (int(p.name) if numbers else 0, p.name))
+    folders = [p for p in path.iterdir() if p.is_dir() and not p.name.startswith(".")]
+    numbers = all(p.name.isascii() and p.name.isdigit() for p in folders)
+    return sorted(folders, key=lambda p: (int(p.name) if numbers else 0, p.name))
 
 
 def _images_below(path: Path) -> list[Path]:
@@ -55,15 +55,15 @@ def _left_out(root: Path, used: Sequence[Path]) -> str:
 
 def _split_folders(path: Path) -> dict[str, Path]:
     """Folders of a split: named as one, and with class folders instead of images in it."""
-    found = [
+    folders = [
         p
         for p in _folders(path)
         if split_name(p.name) and _folders(p) and not any(map(is_image, p.iterdir()))
     ]
-    names = [split_name(p.name) for p in found]
+    names = [split_name(p.name) for p in folders]
     return {
         name if names.count(name) == 1 else p.name: p
-        for name, p in zip(names, found, strict=True)
+        for name, p in zip(names, folders, strict=True)
     }
 
 
