@@ -35,6 +35,12 @@ def client(settings):
         yield client
 
 
+@pytest.fixture(autouse=True)
+def new_scans(monkeypatch):
+    """Folders are scanned for each request, as a test may have changed one a moment ago."""
+    monkeypatch.setattr("visprism.app.listing._PAUSE", 0.0)
+
+
 @pytest.fixture
 def forked_processes(monkeypatch):
     """Processes that the app spawns have imported the package before."""

@@ -4,6 +4,7 @@ import asyncio
 import html
 import os
 import re
+import shutil
 import time
 from functools import partial
 from urllib.parse import urljoin
@@ -13,15 +14,19 @@ import pytest
 from accessibility import Checker
 from app_cases import VIT
 from PIL import Image
+from starlette.exceptions import HTTPException
 
 from visprism import ANALYSES, InputError, Study, load_model, save_checkpoint
+from visprism.app import listing
 from visprism.app.forms import form_options
-from visprism.app.renderer import Renderer
+from visprism.app.listing import stored_state
+from visprism.app.renderer import Renderer, stored_page
 from visprism.app.server import Server
 from visprism.app.settings import Settings, studies_in
 from visprism.app.uploads import store_image
 from visprism.core.files import lock_folder
 from visprism.images.pixels import decode
+from visprism.report.page import script_hashes
 
 
 def test_forms_offer_every_analysis_with_its_options_and_presets_of_them(client):
@@ -48,7 +53,7 @@ def test_every_page_and_file_of_a_page_is_answered_and_breaks_no_rule_of_accessi
         assert not Checker(text).problems
         for address in re.findall(r'(?:src|href)="\./([^"]*)"', text):
             assert client.get(address).status_code == 200, address
-    assert client.get("study/none").status_code == 400
+    assert client.get("study/none").status_code == 404
     assert client.get("static/none.js").status_code == 404
 
 
@@ -127,6 +132,15 @@ def test_a_study_is_planned_run_canceled_and_resumed(client, settings, request_o
     assert set(study.analyses) == {"anatomy", "variance"}
     assert "variance" in client.get(f"study/{second}/study.md").text
     assert client.get(f"study/{second}/results.json").json()["models"] == list(study.models)
+    report = client.get(f"study/{second}/report?figures=no")  # stored, so with figures at once
+    assert report.headers["x-page"] == "stored"
+    assert report.text == (settings.workspace / second / "report.html").read_text("utf-8")
+    (table, *_) = re.findall(r'href="(results/[^"]*csv)"', report.text)
+    assert (
+        client.get(f"study/{second}/{table}").content
+        == (settings.workspace / second / table).read_bytes()
+    )
+    (settings.workspace / second / "report.html").unlink()
     tables = client.get(f"study/{second}/report?figures=no")
     report = client.get(f"study/{second}/report")
     assert "<figure" not in tables.text
@@ -161,7 +175,8 @@ def test_given_studies_are_read_only_and_a_training_is_not_said_to_run(tmp_path)
     assert studies == [given, step.parent]
     assert list(map(studies_in, studies)) == [[given], [step.parent]]
     server = Server(Settings(tmp_path / "workspace", studies=studies))
-    states = {s["name"]: (s["state"], s["resumable"]) for s in server.library.listing()}
+    listed = asyncio.run(server.library.studies())
+    states = {s["name"]: (s["state"], s["resumable"]) for s in listed}
     assert states == {"given": ("complete", False), "run": ("watched", False)}
 
 
@@ -171,9 +186,9 @@ def test_a_study_that_another_process_measures_is_not_interrupted(tmp_path):
     (folder / "study.json").write_text('{"format": 2, "header": {}, "entries": {}}')
     library = Server(Settings(tmp_path / "workspace", studies=[folder])).library
     lock = lock_folder(folder, "out")
-    assert library.state("given")["state"] == "running elsewhere"
+    assert asyncio.run(library.state("given"))["state"] == "running elsewhere"
     os.close(lock)
-    assert library.state("given")["state"] == "interrupted"
+    assert asyncio.run(library.state("given"))["state"] == "interrupted"
 
 
 def _until(condition, seconds=120):
@@ -185,17 +200,115 @@ def _until(condition, seconds=120):
     raise AssertionError("the condition never held")
 
 
+ENDLESS, THREE = partial(time.sleep, 600), partial(sum, (1, 2))
+
+
 @pytest.mark.usefixtures("forked_processes")
-def test_drawing_without_end_is_one_sentence_and_the_process_can_be_ended():
+def test_drawing_without_end_is_one_sentence_and_the_process_can_be_ended(tmp_path):
     async def ask():
         renderer = Renderer(longest=0.3)
-        with pytest.raises(InputError, match=r"must be shown within 0\.3 s"):
-            await renderer._rendered(partial(time.sleep, 600))
-        assert await renderer._rendered(partial(sum, (1, 2))) == 3
-        last = asyncio.ensure_future(renderer._rendered(partial(time.sleep, 600)))
-        await asyncio.sleep(0)
+        endless = renderer._of(tmp_path, ENDLESS, draws=True)
+        others = [renderer._of(tmp_path, THREE, draws=True) for _ in range(2)]
+        answers = await asyncio.gather(endless, *others, return_exceptions=True)
+        assert "must be shown within 0.3 s" in str(answers[0])
+        assert answers[1:] == [3, 3]  # those that waited have lost nothing
+        last = asyncio.ensure_future(renderer._of(tmp_path, ENDLESS))
+        await asyncio.sleep(0.1)
         renderer.close()
         with pytest.raises((InputError, asyncio.CancelledError)):
             await asyncio.wait_for(last, 30)
 
     asyncio.run(ask())
+
+
+@pytest.mark.usefixtures("forked_processes")
+def test_numbers_wait_for_no_drawing_and_a_full_queue_refuses(tmp_path):
+    async def ask():
+        renderer = Renderer()
+        drawings = [
+            asyncio.ensure_future(
+                renderer._of(tmp_path, partial(time.sleep, 600 + i), draws=True)
+            )
+            for i in range(12)
+        ]
+        await asyncio.sleep(0.2)
+        again = renderer._of(tmp_path, partial(time.sleep, 603), draws=True)
+        drawings.append(asyncio.ensure_future(again))  # shares the one that waits
+        begin = time.monotonic()
+        assert await renderer._of(tmp_path, THREE) == 3
+        assert time.monotonic() - begin < 30
+        with pytest.raises(HTTPException) as refused:
+            await renderer._of(tmp_path, partial(time.sleep, 700), draws=True)
+        assert refused.value.status_code == 503
+        assert refused.value.headers == {"retry-after": "3"}
+        for task in [*drawings, *renderer._running.values()]:
+            task.cancel()
+        renderer.close()
+
+    asyncio.run(ask())
+
+
+def _given(folder, number):
+    for i in range(number):
+        (folder / f"given-{i}").mkdir(parents=True)
+        text = '{"format": 2, "header": {"keys": []}, "entries": {}}'
+        (folder / f"given-{i}" / "study.json").write_text(text)
+    return [folder / f"given-{i}" for i in range(number)]
+
+
+def test_only_what_has_changed_is_read_again_and_names_stay(tmp_path, monkeypatch):
+    read = []
+    monkeypatch.setattr(
+        listing, "stored_state", lambda folder: read.append(folder) or stored_state(folder)
+    )
+    folders = _given(tmp_path / "a", 5) + _given(tmp_path / "b", 5)  # with the same names
+    library = Server(Settings(tmp_path / "workspace", studies=folders)).library
+
+    async def ask():
+        first = await library.listing.entries()
+        assert len({entry["name"] for entry in first}) == 10
+        assert sorted(read) == sorted(folders)
+        await asyncio.gather(*(library.listing.entries() for _ in range(60)))
+        names = {await library.listing.folder(e["name"]): e["name"] for e in first}
+        shutil.rmtree(folders[0])
+        (folders[6] / "study.json").write_text("{")
+        second = {entry["name"]: entry["state"] for entry in await library.listing.entries()}
+        assert sorted(read[10:]) == sorted([folders[0], folders[6]])
+        assert second.keys() == {*names.values()}
+        assert second[names[folders[6]]] == second[names[folders[0]]] == "unreadable"
+        assert await library.listing.folder(names[folders[0]]) is None
+        assert second[names[folders[7]]] == "complete"
+
+    asyncio.run(ask())
+
+
+def test_a_page_is_stored_if_this_user_and_this_version_wrote_it_after_the_results(tmp_path):
+    (folder,) = _given(tmp_path, 1)
+    page = folder / "report.html"
+    assert stored_page(folder) is None
+    page.write_text(f"<meta {script_hashes()}>")
+    assert stored_page(folder) == page
+    page.chmod(0o646)  # others can write it
+    assert stored_page(folder) is None
+    page.chmod(0o644)
+    later = page.stat().st_mtime_ns + 10**6
+    os.utime(folder / "study.json", ns=(later, later))  # measured since
+    assert stored_page(folder) is None
+    os.utime(page, ns=(later, later))
+    assert stored_page(folder) == page
+    page.write_text("<meta 'sha256-of another version'>")
+    os.utime(page, ns=(later, later))
+    assert stored_page(folder) is None
+    page.unlink()
+    page.symlink_to(folder / "study.json")
+    assert stored_page(folder) is None
+
+
+def test_a_token_that_others_can_read_or_wrote_is_replaced(tmp_path):
+    (tmp_path / "w").mkdir()
+    planted = tmp_path / "w" / ".visprism-token"
+    planted.write_text("a" * 32)
+    token = Settings(tmp_path / "w").token
+    assert token != "a" * 32
+    assert planted.stat().st_mode & 0o077 == 0
+    assert Settings(tmp_path / "w").token == token

@@ -7,6 +7,7 @@ makes point to this machine (DNS rebinding). See docs/security.md.
 
 import asyncio
 import secrets
+from contextlib import suppress
 from typing import Any
 
 import msgspec
@@ -19,6 +20,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from visprism.core.errors import InputError
 
 HOSTS = ["127.0.0.1", "localhost"]  # for starlette's TrustedHostMiddleware
+_SEND_SECONDS = 60.0  # in which a client must read a part of an answer
 _WRITING = frozenset({"POST", "PUT", "PATCH", "DELETE"})
 
 _HEADERS = {
@@ -49,7 +51,8 @@ class Guard:
                 headers = MutableHeaders(scope=message)
                 for name, value in _HEADERS.items():
                     headers.setdefault(name, value)
-            await send(message)
+            async with asyncio.timeout(_SEND_SECONDS):
+                await send(message)
 
         if scope["type"] == "lifespan":
             await self.app(scope, receive, send)
@@ -61,7 +64,8 @@ class Guard:
                 return
             path = scope["path"][len(self.token) + 1 :] or "/"
             inner = {**scope, "path": path, "root_path": ""}
-            await self.app(inner, receive, send_with_headers)
+            with suppress(TimeoutError):
+                await self.app(inner, receive, send_with_headers)
 
     def _refusal(self, scope: Scope) -> str:
         """Why a request is refused; empty if it is not."""

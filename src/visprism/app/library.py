@@ -7,18 +7,16 @@ import sys
 from collections.abc import AsyncIterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
-from datetime import datetime
 from pathlib import Path
 from typing import Any, Literal
 
 import msgspec
 
 from visprism.app.forms import Form, Named, named, stated
+from visprism.app.listing import FAILED, Listing, form_of, stored_state
 from visprism.app.settings import REQUEST, Settings
-from visprism.core.errors import InputError, OutputError, printable
-from visprism.core.files import is_locked, read_json, slug, write_text
-from visprism.study.steps import steps_of_run
-from visprism.study.store import INDEX, read_index
+from visprism.core.errors import InputError, OutputError
+from visprism.core.files import write_text
 
 State = Literal["waiting", "running", "complete", "failed", "canceled"]
 ACTIVE = frozenset({"waiting", "running"})
@@ -26,7 +24,7 @@ _PATIENCE = 10.0  # seconds that a canceled process has to end
 _HASTE = 1.5  # and where the app ends with it
 _LOOK = 2.0  # seconds between looks at a folder that a monitor writes to
 _LINE = 2**22  # bytes of the longest event
-_LONGEST = 300  # characters of a reason
+_ENDED = 50  # jobs that have ended, which are kept with their plans
 
 
 @dataclass(eq=False)
@@ -112,7 +110,7 @@ class Job:
     def _end(self, state: State, reason: str = "") -> None:
         if state == "failed":
             with suppress(OutputError):  # no room, or no folder any more
-                write_text(self.folder / _FAILED, reason)
+                write_text(self.folder / FAILED, reason)
         self._change(state=state, reason=reason, started=None, progress=None)
 
     def _change(self, **values: Any) -> None:
@@ -140,9 +138,13 @@ class Library:
     """Studies by name. One runs at a time, the others wait in the order of their start."""
 
     settings: Settings
+    listing: Listing = field(init=False)
     jobs: dict[str, Job] = field(default_factory=dict)
     _tasks: set[asyncio.Task] = field(default_factory=set)
     _turn: asyncio.Lock = field(default_factory=asyncio.Lock)
+
+    def __post_init__(self) -> None:
+        self.listing = Listing(self.settings)
 
     def start(self, values: Mapping[str, Any]) -> str:
         """Start a study in a new folder of the workspace; returns its name.
@@ -151,26 +153,22 @@ class Library:
         """
         form = stated(Form, values)
         request = named(form, self.settings)
-        names = {*self.settings.study_folders(), "uploads"}
-        stem = slug(str(request.title))[:60].strip("-.") or "study"
-        candidates = (stem, *(f"{stem}-{number}" for number in range(2, 1000)))
-        free = (n for n in candidates if not (self.settings.workspace / n).exists())
-        name = next(n for n in free if n not in names)
-        folder = self.settings.workspace / name
-        folder.mkdir()
+        self._check_queue()
+        name, folder = self.listing.new_folder(str(request.title))
         stored = msgspec.structs.replace(form, title=request.title)
         write_text(folder / REQUEST, msgspec.json.encode(stored).decode())
         self._run(name, request, folder)
         return name
 
-    def resume(self, name: str) -> None:
+    async def resume(self, name: str) -> None:
         """Run a study of this app again from where it ended."""
-        folder = self.settings.study_folder(name)
-        if folder is None or not self._is_resumable(folder):
+        folder = await self.listing.folder(name)
+        if folder is None or not self.listing.is_resumable(folder):
             raise InputError(f"{name} must be a study of this app to be resumed")
-        if self.state(name)["state"] in ACTIVE:
+        if name in self.jobs and self.jobs[name].state in ACTIVE:
             raise InputError(f"{name} must have ended to be resumed, and it runs")
-        self._run(name, named(_form(folder), self.settings), folder)
+        self._check_queue()
+        self._run(name, named(form_of(folder), self.settings), folder)
 
     async def cancel(self, name: str) -> None:
         """End a study that runs or waits."""
@@ -187,135 +185,59 @@ class Library:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
-    def state(self, name: str) -> dict[str, Any]:
+    async def state(self, name: str) -> dict[str, Any]:
         """What a page shows of a study: of its job, or of what its folder holds."""
-        folder = self.settings.study_folder(name)
+        folder = await self.listing.folder(name)
+        if name in self.jobs and folder is not None:
+            return self.jobs[name].to_json()
         if folder is None:
             raise InputError(f"the app has no study {name!r}")
-        if name in self.jobs:
-            return self.jobs[name].to_json()
-        empty = {"reason": "", "plan": [], "finished": [], "failures": []}
-        stored = {**empty, "started": None, "progress": None, **_stored_state(folder)}
-        if reason := _stored_reason(folder):
-            stored.update(state="failed", reason=reason)
-        if stored["state"] == "interrupted" and is_locked(folder):
-            stored.update(state="running elsewhere", reason="", followed=True)
-        return stored
+        return await asyncio.to_thread(stored_state, folder)
 
     async def followed(self, name: str) -> AsyncIterator[dict[str, Any]]:
         """The state of a folder now, and after each change as long as a monitor may write."""
+        folder = await self.listing.folder(name)
         state: dict[str, Any] = {}
-        while True:
-            if (now := await asyncio.to_thread(self.state, name)) != state:
+        while folder is not None:
+            if (now := await asyncio.to_thread(stored_state, folder)) != state:
                 yield (state := now)
             if not state.get("followed"):
                 return
             await asyncio.sleep(_LOOK)
 
-    def listing(self) -> list[dict[str, Any]]:
+    async def studies(self) -> list[dict[str, Any]]:
         """Every study, the newest first: name, title, date, models and state."""
-        listed = []
-        for name, folder in self.settings.study_folders().items():
-            state, form = self.state(name), _title_and_models(folder)
-            listed.append(
-                {
-                    "name": name,
-                    "title": form.get("title") or printable(folder.resolve().name),
-                    "date": _date(folder),
-                    "models": form.get("models", ""),
-                    "state": state["state"],
-                    "results": len(state["finished"]),
-                    "reason": state["reason"] if state["state"] in _BAD else "",
-                    "resumable": self._is_resumable(folder),
-                }
-            )
-        return sorted(listed, key=lambda study: study["date"], reverse=True)
+        return list(map(self._with_job, await self.listing.entries()))
 
-    def _is_resumable(self, folder: Path) -> bool:
-        """Whether the app made the folder of a study. Other folders are read only."""
-        return folder not in self.settings.studies and (folder / REQUEST).is_file()
+    async def study(self, folder: Path) -> dict[str, Any]:
+        """What the list shows of one study."""
+        return self._with_job(await self.listing.entry(folder))
+
+    def _with_job(self, entry: dict[str, Any]) -> dict[str, Any]:
+        job = self.jobs.get(entry["name"])
+        if job is None:
+            return entry
+        state = {"state": job.state, "results": len(job.finished), "reason": job.reason}
+        return entry | state
+
+    def _check_queue(self) -> None:
+        most = self.settings.limits.waiting
+        if sum(job.state in ACTIVE for job in self.jobs.values()) >= most:
+            raise InputError(
+                f"studies that run or wait must be at most {most}. Start it later."
+            )
 
     def _run(self, name: str, request: Named, folder: Path) -> None:
+        for other in [n for n, job in self.jobs.items() if job.state not in ACTIVE][:-_ENDED]:
+            del self.jobs[other]  # its folder holds what a page shows
         self.jobs[name] = job = Job(request, folder)
 
         async def in_turn() -> None:
             async with self._turn:
                 if job.state in ACTIVE:
-                    (folder / _FAILED).unlink(missing_ok=True)
+                    (folder / FAILED).unlink(missing_ok=True)
                     await job.run()
 
         task = asyncio.get_running_loop().create_task(in_turn())
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
-
-
-_BAD = ("failed", "unreadable")
-_FAILURE = ("model", "analysis", "kind", "reason")
-_FAILED = "failed.txt"  # in the folder of a study that failed: the reason
-
-
-def _stored_state(folder: Path) -> dict[str, Any]:
-    """The state of a study that no job runs, which may be somebody else's."""
-    try:
-        if not (folder / INDEX).exists():
-            return _training(folder)
-        content = read_index(folder / INDEX)
-        header: Mapping[str, Any] = content["header"]
-        finished = [
-            {
-                "models": [printable(model) for model in entry["models"]],
-                "analysis": printable(entry["analysis"]),
-                "seconds": entry["seconds"],
-            }
-            for entry in content["entries"].values()
-        ]
-        failures = [
-            {name: printable(failure[name]) for name in _FAILURE}
-            for failure in header.get("failures", ())
-        ]
-    except (InputError, OSError) as error:
-        reason = f"{INDEX} cannot be read ({printable(str(error))})"
-        return {"state": "unreadable", "reason": reason[:_LONGEST]}
-    state = "complete" if "keys" in header else "interrupted"
-    return {"state": state, "finished": finished, "failures": failures}
-
-
-def _training(folder: Path) -> dict[str, Any]:
-    """The state of a folder that a monitor may write to, or has written to."""
-    steps = [{"analysis": f"step {step}"} for step in steps_of_run(folder)]
-    if not steps:
-        return {"state": "interrupted", "reason": "no result is complete", "followed": True}
-    return {"state": "watched", "finished": steps, "followed": True}
-
-
-def _stored_reason(folder: Path) -> str:
-    """Why a study failed, as far as its folder says so."""
-    path = folder / _FAILED
-    with suppress(OSError):
-        if path.is_file():
-            with path.open(encoding="utf-8", errors="replace") as file:
-                return printable(file.read(_LONGEST))[:_LONGEST]
-    return ""
-
-
-def _form(folder: Path) -> Form:
-    return read_json(folder / REQUEST, Form, "the form of a study")
-
-
-def _title_and_models(folder: Path) -> dict[str, str]:
-    """As the form states them that a study was started with, if it can be read."""
-    with suppress(InputError):
-        form = _form(folder)
-        models = ", ".join(m.name or m.checkpoint or "" for m in form.models)
-        return {"title": printable(form.title or ""), "models": printable(models)[:_LONGEST]}
-    return {}
-
-
-def _date(folder: Path) -> str:
-    """When a study was last written to, as 2026-03-01 12:30."""
-    steps = [path / INDEX for path in steps_of_run(folder).values()]
-    for path in (folder / INDEX, folder / REQUEST, *steps[-1:]):
-        with suppress(OSError):
-            written = datetime.fromtimestamp(path.stat().st_mtime)
-            return f"{written:%Y-%m-%d %H:%M}"
-    return ""

@@ -8,18 +8,23 @@ import asyncio
 import multiprocessing
 import pickle
 import signal
+from collections import OrderedDict
 from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
+from contextlib import suppress
 from functools import lru_cache, partial
 from hashlib import blake2b
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
+
+from starlette.exceptions import HTTPException
 
 from visprism.app.child_process import end_with_parent
 from visprism.core.errors import InputError
-from visprism.report.drawings import Drawing, drawings
-from visprism.report.page import PageFigures, page_html
+from visprism.core.files import is_own
+from visprism.report.drawings import OVERVIEW, Drawing, drawings
+from visprism.report.page import PageFigures, page_html, script_hashes
 from visprism.study.evolve import alarms_of_run, joined
 from visprism.study.exports import json_of, markdown_of
 from visprism.study.report_content import content_of
@@ -29,59 +34,125 @@ from visprism.study.study import Study
 
 Value = TypeVar("Value")
 
+_MOST_WAITING = 12  # renderings of each process, including the one that it makes
+_MOST_BYTES = 64 * 2**20  # of what was rendered
+_LATER = 3  # seconds after which a client that is refused may ask again
+_BUSY = "other studies are being drawn at the moment, so try again in some seconds"
+_HEAD = 2**17  # bytes of a page in which its policy stands
 _MOST_FIGURES = 600  # that the process keeps: about 60 MB
 _FIGURES: dict[bytes, str | None] = {}  # of the process that draws
 
 
 class Renderer:
-    """Renders studies one after another in a separate process."""
+    """Renders studies in two processes: one for numbers, and one that draws.
+
+    Each renders one after another. Who asks for the same shares one rendering, which is kept
+    for the next; beyond a number that waits, a request is refused.
+    """
 
     def __init__(self, longest: float = 60.0) -> None:
         self._longest = longest  # seconds for a figure, or for what has none
-        self._pool: ProcessPoolExecutor | None = None
+        self._pools: dict[bool, ProcessPoolExecutor] = {}  # by whether it draws
+        self._turns = {draws: asyncio.Lock() for draws in (False, True)}
+        self._running: dict[tuple, asyncio.Task[Any]] = {}
+        self._rendered: OrderedDict[tuple, Any] = OrderedDict()  # the last one used last
 
     async def page(self, folder: Path, *, figures: bool) -> str:
         """The report of the results that a folder has by now, with or without figures."""
-        return await self._rendered(partial(_page, folder, figures=figures))
+        return await self._of(folder, partial(_page, folder, figures=figures), draws=figures)
 
     async def export(self, folder: Path, name: str) -> str:
         """``study.md`` or ``results.json`` of a study."""
-        return await self._rendered(partial(_export, folder, name))
+        return await self._of(folder, partial(_export, folder, name))
 
     async def summary(self, folder: Path) -> dict:
         """Models, number of images and the lines of a study at a glance."""
-        return await self._rendered(partial(_summary, folder, _stamp(folder)))
+        return await self._of(folder, partial(_summary, folder))
 
     async def thumbnail(self, folder: Path) -> str:
         """The first figure of the report, as SVG."""
-        return await self._rendered(partial(_thumbnail, folder))
+        return await self._of(folder, partial(_thumbnail, folder), draws=True)
 
     def close(self) -> None:
-        """End the process, also one that draws."""
-        if self._pool is not None:
-            self._pool.shutdown(wait=False, cancel_futures=True)
-            for process in multiprocessing.active_children():
-                process.kill()
+        """End the processes, also one that draws."""
+        for pool in self._pools.values():
+            pool.shutdown(wait=False, cancel_futures=True)
+        for process in multiprocessing.active_children():
+            process.kill()
 
-    async def _rendered(self, render: Callable[[], Value]) -> Value:
+    async def _of(self, folder: Path, render: "partial[Any]", *, draws: bool = False) -> Any:
+        """What a rendering gives, of the results that the folder has now."""
+        stamp = await asyncio.to_thread(_stamp, folder)
+        key = (draws, render.func.__name__, render.args, stamp)
+        if key in self._rendered:
+            self._rendered.move_to_end(key)
+            return self._rendered[key]
+        if key not in self._running:
+            if sum(other[0] is draws for other in self._running) >= _MOST_WAITING:
+                raise HTTPException(503, _BUSY, headers={"retry-after": f"{_LATER}"})
+            task = asyncio.ensure_future(self._in_turn(render, draws))
+            self._running[key] = task
+            task.add_done_callback(partial(self._keep, key))
+        return await asyncio.shield(self._running[key])
+
+    def _keep(self, key: tuple, task: "asyncio.Task[Any]") -> None:
+        del self._running[key]
+        if task.cancelled() or task.exception() is not None:
+            return
+        self._rendered[key] = task.result()
+        while sum(map(_size, self._rendered.values())) > _MOST_BYTES:
+            self._rendered.popitem(last=False)
+
+    async def _in_turn(self, render: Callable[[], Any], draws: bool) -> Any:
         loop, render = asyncio.get_running_loop(), partial(_in_time, render, self._longest)
-        try:
-            return await loop.run_in_executor(self._process(), render)
-        except BrokenProcessPool:  # it was killed, by the system for its memory perhaps
-            self._pool = None
-        try:
-            return await loop.run_in_executor(self._process(), render)
-        except BrokenProcessPool as error:
-            self._pool = None
-            raise InputError(
-                f"results must be shown within {self._longest:g} s, in the memory there is"
-            ) from error
+        async with self._turns[draws]:
+            try:
+                return await loop.run_in_executor(self._process(draws), render)
+            except BrokenProcessPool:  # it was killed, by the system for its memory perhaps
+                del self._pools[draws]
+            try:
+                return await loop.run_in_executor(self._process(draws), render)
+            except BrokenProcessPool as error:
+                del self._pools[draws]
+                raise InputError(
+                    f"results must be shown within {self._longest:g} s, in the memory there is"
+                ) from error
 
-    def _process(self) -> ProcessPoolExecutor:
-        if self._pool is None:
+    def _process(self, draws: bool) -> ProcessPoolExecutor:
+        if draws not in self._pools:
             context = multiprocessing.get_context("spawn")
-            self._pool = ProcessPoolExecutor(1, context, initializer=end_with_parent)
-        return self._pool
+            self._pools[draws] = ProcessPoolExecutor(1, context, initializer=end_with_parent)
+        return self._pools[draws]
+
+
+def stored_page(folder: Path) -> Path | None:
+    """The report in a folder, if this user and this version wrote it after the results.
+
+    Its header has the hashes of the only scripts that the server allows a report to run.
+    """
+    page = _current(folder, "report.html")
+    if page is not None:
+        with suppress(OSError), page.open("rb") as file:
+            if script_hashes().encode() in file.read(_HEAD):
+                return page
+    return None
+
+
+def stored_figure(folder: Path) -> Path | None:
+    """The first figure of the report, if this user drew it after the results were measured."""
+    return _current(folder, f"figures/{OVERVIEW}.svg")
+
+
+def _current(folder: Path, name: str) -> Path | None:
+    path, index = folder / name, folder / INDEX
+    with suppress(OSError):
+        if is_own(path) and path.stat().st_mtime_ns >= index.stat().st_mtime_ns:
+            return path
+    return None
+
+
+def _size(value: Any) -> int:
+    return len(value) if isinstance(value, str) else 2**12
 
 
 def _in_time(render: Callable[[], Value], longest: float) -> Value:
@@ -153,8 +224,7 @@ def _stamp(folder: Path) -> int:
     return index.stat().st_mtime_ns if index.is_file() else len(steps_of_run(folder))
 
 
-@lru_cache(64)
-def _summary(folder: Path, _stamp: int) -> dict:
+def _summary(folder: Path) -> dict:
     study = _study(folder)
     return {
         "models": list(study.models),

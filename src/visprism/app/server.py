@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import re
 from collections.abc import AsyncIterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
@@ -15,7 +16,13 @@ from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 from starlette.middleware.trustedhost import TrustedHostMiddleware
 from starlette.requests import Request
-from starlette.responses import HTMLResponse, JSONResponse, Response, StreamingResponse
+from starlette.responses import (
+    FileResponse,
+    HTMLResponse,
+    JSONResponse,
+    Response,
+    StreamingResponse,
+)
 from starlette.routing import Route
 from starlette.types import ASGIApp
 
@@ -24,40 +31,43 @@ from visprism.app.guard import HOSTS, Guard, read_body, read_json
 from visprism.app.library import Library
 from visprism.app.live.panels import PANELS
 from visprism.app.live.pool import Pool
-from visprism.app.renderer import Renderer
+from visprism.app.renderer import Renderer, stored_figure, stored_page
 from visprism.app.settings import Settings
 from visprism.app.uploads import store_checkpoint, store_image
-from visprism.core.errors import InputError, OutputError, printable
+from visprism.core.errors import InputError, OutputError, printable, shortage
+from visprism.core.files import is_own
 from visprism.report.page import script_hashes, style_sheet, templates
 
 _REQUEST_SECONDS = 15.0  # for the body of a request that is no upload
 _HEARTBEAT = 15.0  # seconds between lines of a stream, by which a lost client is noticed
+_NO_STUDY = "there is no such study, or its folder was deleted"
 _SCRIPTS = frozenset({"app.js", "live.js", "shared.js"})
 _REPORT_POLICY = (
     "default-src 'none'; style-src 'unsafe-inline'; img-src data: blob:; base-uri 'none'; "
     "form-action 'none'; frame-ancestors 'self'; script-src {}"
 )
+_FIGURE_POLICY = {"content-security-policy": "default-src 'none'; style-src 'unsafe-inline'"}
 
 
 async def _answer(request: Request, error: Exception) -> Response:
     """An error as one sentence: JSON for scripts, a page where a browser opens an address."""
-    status = 400
+    status, headers = 400, None
     match error:
         case HTTPException():
-            sentence, status = error.detail, error.status_code
+            sentence, status, headers = error.detail, error.status_code, error.headers
         case InputError() | OutputError():
             sentence = printable(str(error))
-        case MemoryError():
-            sentence = "the request needs more memory than there is"
+        case _ if lacking := shortage(error):
+            sentence, status = lacking, 503
         case RecursionError():
             sentence = "a file of the study is nested too deep"
         case _:
             sentence, status = printable(f"{type(error).__name__}: {error}"), 500
     if "text/html" not in request.headers.get("accept", ""):
-        return JSONResponse({"error": sentence}, status)
+        return JSONResponse({"error": sentence}, status, headers)
     root = "/".join([".."] * (request.scope["path"].count("/") - 1)) or "."
     page = _page("error.html", root=root, sentence=sentence)
-    return HTMLResponse(page.body, status)
+    return HTMLResponse(page.body, status, headers)
 
 
 _ERRORS = (HTTPException, InputError, OutputError, MemoryError, RecursionError)
@@ -122,8 +132,7 @@ class Server:
     async def study(self, request: Request) -> Response:
         """One study: its progress and its report."""
         name = request.path_params["name"]
-        self.library.state(name)
-        study = next(s for s in self.library.listing() if s["name"] == name)
+        study = await self.library.study(await self._folder(name))
         return _page("study.html", root="..", study=study)
 
     async def compare(self, request: Request) -> Response:
@@ -131,10 +140,10 @@ class Server:
         names = request.query_params.getlist("study")
         if len(names) != 2:
             raise InputError(f"study must be given twice to be compared, got {len(names)}")
-        listed = {study["name"]: study for study in self.library.listing()}
+        folders = [await self._folder(name) for name in names]
         studies = [
-            await self.renderer.summary(self._folder(name)) | {"study": listed[name]}
-            for name in names
+            await self.renderer.summary(folder) | {"study": await self.library.study(folder)}
+            for folder in folders
         ]
         by_label = [{line["label"]: line for line in study["lines"]} for study in studies]
         rows = [
@@ -145,29 +154,37 @@ class Server:
 
     async def thumbnail(self, request: Request) -> Response:
         """The first figure of the report, as SVG."""
-        name = request.path_params["name"]
-        svg = await self.renderer.thumbnail(self._folder(name))
-        return Response(svg, media_type="image/svg+xml")
+        folder = await self._folder(request.path_params["name"])
+        kind: dict[str, Any] = {"media_type": "image/svg+xml", "headers": _FIGURE_POLICY}
+        if (stored := await asyncio.to_thread(stored_figure, folder)) is not None:
+            return FileResponse(stored, **kind)
+        return Response(await self.renderer.thumbnail(folder), **kind)
 
     async def summary(self, request: Request) -> Response:
         """Models, number of images and the lines of a study at a glance."""
         name = request.path_params["name"]
-        return JSONResponse(await self.renderer.summary(self._folder(name)))
+        return JSONResponse(await self.renderer.summary(await self._folder(name)))
 
     async def report(self, request: Request) -> Response:
-        """The report of the results that a study has by now."""
-        folder = self._folder(request.path_params["name"])
+        """The report of the results that a study has by now: as it is stored, or drawn."""
+        folder = await self._folder(request.path_params["name"])
+        headers = {"content-security-policy": _REPORT_POLICY.format(script_hashes())}
+        if (stored := await asyncio.to_thread(stored_page, folder)) is not None:
+            headers["x-page"] = "stored"
+            return FileResponse(stored, media_type="text/html", headers=headers)
         figures = request.query_params.get("figures") != "no"
         page = await self.renderer.page(folder, figures=figures)
-        policy = _REPORT_POLICY.format(script_hashes())
-        return HTMLResponse(page, headers={"content-security-policy": policy})
+        return HTMLResponse(page, headers=headers)
 
     async def export(self, request: Request) -> Response:
-        """``study.md`` or ``results.json``."""
+        """``study.md`` or ``results.json``, or a table that a stored report links."""
         name = request.path_params["export"]
+        folder = await self._folder(request.path_params["name"])
+        if re.fullmatch(r"results/[\w.-]+\.csv", name) and is_own(folder / name):
+            return FileResponse(folder / name, media_type="text/csv")
         if name not in ("study.md", "results.json"):
             raise HTTPException(404, "not found")
-        text = await self.renderer.export(self._folder(request.path_params["name"]), name)
+        text = await self.renderer.export(folder, name)
         disposition = {"content-disposition": f'attachment; filename="{name}"'}
         kind = "application/json" if name.endswith("json") else "text/markdown"
         return Response(text, media_type=kind, headers=disposition)
@@ -187,7 +204,7 @@ class Server:
 
     async def studies(self, request: Request) -> Response:
         """Every study with its state."""
-        return JSONResponse(self.library.listing())
+        return JSONResponse(await self.library.studies())
 
     async def start(self, request: Request) -> Response:
         """Start a study."""
@@ -201,15 +218,15 @@ class Server:
         if action == "cancel":
             await self.library.cancel(name)
         elif action == "resume":
-            self.library.resume(name)
+            await self.library.resume(name)
         else:
             raise HTTPException(404, "not found")
-        return JSONResponse(self.library.state(name))
+        return JSONResponse(await self.library.state(name))
 
     async def events(self, request: Request) -> Response:
         """The state of a study as server-sent events, until it ends."""
         name = request.path_params["name"]
-        self.library.state(name)
+        await self.library.state(name)
         job = self.library.jobs.get(name)
         changes = self.library.followed(name) if job is None else job.changes()
         headers = {"x-accel-buffering": "no"}
@@ -254,10 +271,10 @@ class Server:
     async def _json(self, request: Request) -> dict[str, Any]:
         return await read_json(request, self.settings.limits.request_bytes, _REQUEST_SECONDS)
 
-    def _folder(self, name: str) -> Path:
-        folder = self.settings.study_folder(name)
+    async def _folder(self, name: str) -> Path:
+        folder = await self.library.listing.folder(name)
         if folder is None:
-            raise HTTPException(404, "there is no such study")
+            raise HTTPException(404, _NO_STUDY)
         return folder
 
 

@@ -1,6 +1,5 @@
 """Settings of the app: the folders that it may read, where it writes, and its limits."""
 
-import os
 import secrets
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -8,7 +7,7 @@ from functools import cached_property
 from pathlib import Path
 
 from visprism.core.errors import InputError
-from visprism.core.files import make_folder, slug, write_text
+from visprism.core.files import is_own, make_folder, write_text
 from visprism.study.steps import steps_of_run
 
 _TOKEN_FILE = ".visprism-token"
@@ -28,6 +27,7 @@ class Limits:
     upload_seconds: float = 60.0  # of one upload
     images: int = 500  # of one uploaded set
     models: int = 8  # of a study
+    waiting: int = 20  # studies that run or wait
     minutes: float = 240.0  # of a study
     model_bytes: int = 512 * MIB  # weights of models that live panels hold
     live_images: int = 64  # of each data set
@@ -55,12 +55,11 @@ class Settings:
     def token(self) -> str:
         """The secret part of the address; a server that is started again has the same."""
         path = self.workspace / _TOKEN_FILE
-        stored = path.read_text("utf-8").strip() if path.is_file() else ""
+        stored = path.read_text("utf-8").strip() if is_own(path, secret=True) else ""
         if len(stored) >= _FEWEST and stored.isalnum():
             return stored
         token = secrets.token_hex(_FEWEST // 2)
-        write_text(path, token + "\n")
-        os.chmod(path, 0o600)  # noqa: PTH101 (of one file)
+        write_text(path, token + "\n", mode=0o600)
         return token
 
     @property
@@ -90,20 +89,6 @@ class Settings:
                     files.setdefault(f"{folder.name}/{path.name}", path.resolve())
         return files
 
-    def study_folder(self, name: str) -> Path | None:
-        """The folder of a study by the name that the app gives it; None if there is none."""
-        return self.study_folders().get(name)
-
-    def study_folders(self) -> Mapping[str, Path]:
-        """Folders of studies by name: the given ones, and the workspace's."""
-        folders: dict[str, Path] = {}
-        made = sorted(p for p in self.workspace.glob("*") if _is_study(p))
-        for folder in (*made, *self.studies):
-            name = slug(folder.resolve().name) or "study"
-            taken = (name, *(f"{name}-{number}" for number in range(2, 1000)))
-            folders[next(n for n in taken if n not in folders)] = folder
-        return folders
-
 
 CHECKPOINT_SUFFIXES = frozenset({".safetensors", ".pt", ".pth", ".ckpt", ".bin"})
 REQUEST = "request.json"  # of a study that the app started
@@ -116,10 +101,11 @@ def studies_in(folder: Path) -> list[Path]:
 
 
 def _is_listed(folder: Path) -> bool:
-    return _is_study(folder) or bool(steps_of_run(folder))
+    return is_study(folder) or bool(steps_of_run(folder))
 
 
-def _is_study(folder: Path) -> bool:
+def is_study(folder: Path) -> bool:
+    """Whether a folder holds a study, or was made for one."""
     try:
         return (folder / REQUEST).is_file() or (folder / "study.json").is_file()
     except OSError:  # a folder of somebody else

@@ -60,7 +60,7 @@ def _end_with_input() -> None:
 
 
 def _perform(values: dict[str, Any], write: Write) -> None:
-    from visprism.core.errors import InputError, OutputError
+    from visprism.core.errors import InputError, OutputError, shortage
 
     try:
         _examine(values, write)
@@ -68,11 +68,10 @@ def _perform(values: dict[str, Any], write: Write) -> None:
         write("ended", state="canceled", reason="")
     except (InputError, OutputError, OSError) as error:
         write("ended", state="failed", reason=str(error))
-    except MemoryError:
-        write("ended", state="failed", reason="the study needs more memory than there is")
     except Exception as error:  # a bug: its traceback is for the terminal
-        traceback.print_exc()
-        write("ended", state="failed", reason=f"{type(error).__name__}: {error}")
+        if not (reason := shortage(error)):
+            traceback.print_exc()
+        write("ended", state="failed", reason=reason or f"{type(error).__name__}: {error}")
     else:
         write("ended", state="complete", reason="")
 
@@ -84,6 +83,7 @@ def _examine(values: dict[str, Any], write: Write) -> None:
     from visprism.core.run import Run
     from visprism.study.events import Event, Finished, Planned, Started, Stopped
     from visprism.study.examine import examine
+    from visprism.study.files import write_files
 
     request = stated(Named, values["request"])
 
@@ -108,7 +108,7 @@ def _examine(values: dict[str, Any], write: Write) -> None:
         return _reported(items, label, write)
 
     origin = Provenance(command=f"visprism view (study {request.title})")
-    examine(
+    study = examine(
         request.models,
         request.data,
         analyses=request.analyses,
@@ -121,6 +121,7 @@ def _examine(values: dict[str, Any], write: Write) -> None:
         run=Run(seed=request.seed, progress=progress, provenance=origin),
         listener=listen,
     )
+    write_files(study, Path(values["folder"]), progress=progress)
 
 
 def _reported(items: Iterable, label: str, write: Write) -> Iterator:

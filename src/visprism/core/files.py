@@ -37,20 +37,33 @@ def is_file(path: Path) -> bool:
     return exists(path) and path.is_file()
 
 
+def is_own(path: Path, *, secret: bool = False) -> bool:
+    """Whether a file is this user's, and others cannot write it, or read it if it is secret."""
+    try:
+        status = path.lstat()
+    except (OSError, ValueError):
+        return False
+    if not hasattr(os, "getuid"):  # Windows
+        return stat.S_ISREG(status.st_mode)
+    others = status.st_mode & (0o077 if secret else 0o002)
+    return stat.S_ISREG(status.st_mode) and status.st_uid == os.getuid() and not others
+
+
 @contextmanager
-def atomic_write(path: Path) -> Iterator[Path]:
+def atomic_write(path: Path, mode: int = 0o666) -> Iterator[Path]:
     """A temporary path next to `path` that takes its place if the body succeeds.
 
     A reader sees the old file or the new one, never a part, also after a crash or Ctrl-C. It
-    has the mode of any new file, whatever the body makes of it. What a killed process leaves
-    has the same name, and is replaced; processes of torchrun have separate names.
+    has this mode, less the umask, whatever the body makes of it, and was never a link. What a
+    killed process leaves has the same name, and is replaced; processes of torchrun have
+    separate names.
     """
     rank = os.environ.get("RANK", "0")
     scratch = path.with_name(f".{path.name}.{rank}.tmp{path.suffix}")
     try:
         scratch.unlink(missing_ok=True)
-        scratch.touch()
-        mode = stat.S_IMODE(scratch.stat().st_mode)  # as the user's umask has it
+        scratch.touch(mode, exist_ok=False)
+        mode = stat.S_IMODE(scratch.stat().st_mode)
         yield scratch
         scratch.chmod(mode)
         scratch.replace(path)
@@ -86,9 +99,9 @@ def slug(text: str) -> str:
     return re.sub(r"[^\w.]+", "-", text).strip("-.") or "model"
 
 
-def write_text(path: Path, text: str) -> None:
+def write_text(path: Path, text: str, mode: int = 0o666) -> None:
     """Write a text file with UNIX line ends, whole or not at all."""
-    with atomic_write(path) as scratch:
+    with atomic_write(path, mode) as scratch:
         scratch.write_text(text, encoding="utf-8", newline="\n")
 
 

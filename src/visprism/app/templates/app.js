@@ -112,6 +112,14 @@ const numbers = (summary) => {
     make("tbody", {}, ...summary.lines.slice(0, 3).map((line) => make("tr", {}, make("th", { scope: "row" }, line.label),
       ...models.map((name) => make("td", { class: line.better === name ? "better" : null }, line.cells[name] ?? "\u2013")), ...(more ? [make("td", {})] : [])))));
 };
+const visible = new IntersectionObserver((entries) => {
+  for (const { isIntersecting, target } of entries) {
+    if (isIntersecting) {
+      visible.unobserve(target);
+      target.summarize();
+    }
+  }
+});
 const entry = (study) => {
   const address = `study/${encodeURIComponent(study.name)}`;
   const what = make("div", {},
@@ -121,7 +129,8 @@ const entry = (study) => {
   const item = make("li", {}, what);
   if (study.results && !["waiting", "running"].includes(study.state)) {
     item.prepend(make("img", { class: "thumbnail", alt: "", loading: "lazy", src: `${address}/thumbnail?results=${study.results}` }));
-    ask(`api/studies/${encodeURIComponent(study.name)}/summary`).then((summary) => what.append(numbers(summary)), () => {});
+    item.summarize = () => ask(`api/studies/${encodeURIComponent(study.name)}/summary`).then((summary) => what.append(numbers(summary)), () => {});
+    visible.observe(item);
   } else if (study.models) what.append(make("p", { class: "faint" }, study.models));
   return item;
 };
@@ -169,9 +178,12 @@ const setUpStudy = (box) => {
   });
   const refresh = latest(async (number) => {
     find("#drawing").hidden = false;
-    if (frame.hidden) await load(`${encoded}/report?figures=no`);
-    const drawn = await fetch(`${encoded}/report?results=${number}`);
-    if (drawn.ok) await load(`${encoded}/report?results=${number}`);
+    const first = frame.hidden;
+    if (first) await load(`${encoded}/report?figures=no`);
+    let drawn;
+    while ((drawn = await fetch(`${encoded}/report?results=${number}`)).status === 503) await pause(3000);
+    const complete = first && drawn.headers.get("x-page") === "stored"; // with figures at once
+    if (drawn.ok && !complete) await load(`${encoded}/report?results=${number}`);
     find("#drawing").hidden = true;
   });
   const show = (state) => {

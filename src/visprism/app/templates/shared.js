@@ -22,7 +22,7 @@ const notice = (text) => {
   if (text) noticeTimer = setTimeout(() => notice(""), 12000);
 };
 const pause = (milliseconds) => new Promise((done) => setTimeout(done, milliseconds));
-// Ask the server; a server that starts again is asked again.
+// Ask the server; one that starts again, or is busy, is asked again.
 const ask = async (path, body, type = "application/json", signal = undefined) => {
   const options = body === undefined ? { signal } : {
     signal,
@@ -38,6 +38,10 @@ const ask = async (path, body, type = "application/json", signal = undefined) =>
       if (signal?.aborted) throw error; // the reader moved on
       if (attempt >= 5) throw new Error("The server does not answer. Is it running?");
       await pause(1000);
+      continue;
+    }
+    if (response.status === 503 && attempt < 20) {
+      await pause(1000 * (response.headers.get("retry-after") ?? 3));
       continue;
     }
     const answer = await response.json().catch(() => ({ error: response.statusText }));
