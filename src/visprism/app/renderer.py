@@ -22,7 +22,7 @@ from starlette.exceptions import HTTPException
 
 from visprism.app.child_process import end_with_parent
 from visprism.core.errors import InputError
-from visprism.core.files import is_own
+from visprism.core.files import is_of_user
 from visprism.report.drawings import OVERVIEW, Drawing, drawings
 from visprism.report.page import PageFigures, page_html, script_hashes
 from visprism.study.evolve import alarms_of_run, joined
@@ -146,7 +146,7 @@ def stored_figure(folder: Path) -> Path | None:
 def _current(folder: Path, name: str) -> Path | None:
     path, index = folder / name, folder / INDEX
     with suppress(OSError):
-        if is_own(path) and path.stat().st_mtime_ns >= index.stat().st_mtime_ns:
+        if is_of_user(path) and path.stat().st_mtime_ns >= index.stat().st_mtime_ns:
             return path
     return None
 

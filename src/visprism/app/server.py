@@ -35,7 +35,7 @@ from visprism.app.renderer import Renderer, stored_figure, stored_page
 from visprism.app.settings import Settings
 from visprism.app.uploads import store_checkpoint, store_image
 from visprism.core.errors import InputError, OutputError, printable, shortage
-from visprism.core.files import is_own
+from visprism.core.files import is_of_user
 from visprism.report.page import script_hashes, style_sheet, templates
 
 _REQUEST_SECONDS = 15.0  # for the body of a request that is no upload
@@ -180,7 +180,7 @@ class Server:
         """``study.md`` or ``results.json``, or a table that a stored report links."""
         name = request.path_params["export"]
         folder = await self._folder(request.path_params["name"])
-        if re.fullmatch(r"results/[\w.-]+\.csv", name) and is_own(folder / name):
+        if re.fullmatch(r"results/[\w.-]+\.csv", name) and is_of_user(folder / name):
             return FileResponse(folder / name, media_type="text/csv")
         if name not in ("study.md", "results.json"):
             raise HTTPException(404, "not found")

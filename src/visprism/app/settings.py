@@ -7,7 +7,7 @@ from functools import cached_property
 from pathlib import Path
 
 from visprism.core.errors import InputError
-from visprism.core.files import is_own, make_folder, write_text
+from visprism.core.files import is_of_user, make_folder, write_text
 from visprism.study.steps import steps_of_run
 
 _TOKEN_FILE = ".visprism-token"
@@ -55,7 +55,7 @@ class Settings:
     def token(self) -> str:
         """The secret part of the address; a server that is started again has the same."""
         path = self.workspace / _TOKEN_FILE
-        stored = path.read_text("utf-8").strip() if is_own(path, secret=True) else ""
+        stored = path.read_text("utf-8").strip() if is_of_user(path, secret=True) else ""
         if len(stored) >= _FEWEST and stored.isalnum():
             return stored
         token = secrets.token_hex(_FEWEST // 2)

@@ -37,7 +37,7 @@ def is_file(path: Path) -> bool:
     return exists(path) and path.is_file()
 
 
-def is_own(path: Path, *, secret: bool = False) -> bool:
+def is_of_user(path: Path, *, secret: bool = False) -> bool:
     """Whether a file is this user's, and others cannot write it, or read it if it is secret."""
     try:
         status = path.lstat()
