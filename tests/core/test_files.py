@@ -8,7 +8,7 @@ from visprism.core.files import atomic_write, output_folder, write_text
 
 OLD = {"page.html": "old", "figures/a.png": "old a", "figures/b.png": "old b", "mine": "user's"}
 NEW = {"page.html": "new", "figures/a.png": "new a", "table.md": "new", "deep/x/y.npz": "new y"}
-BOTH = {**NEW, "mine": "user's"}  # figures/b.png is of the old study
+BOTH = {**OLD, **NEW}
 
 
 def write(folder, files):
@@ -24,11 +24,11 @@ def content(folder):
 
 
 def replace_all(folder, files=NEW):
-    with output_folder(folder, replaced=["figures"], last="page.html") as scratch:
+    with output_folder(folder, last="page.html") as scratch:
         write(scratch, files)
 
 
-def test_a_replaced_folder_holds_the_new_files_only_and_others_stay(tmp_path):
+def test_new_files_replace_old_ones_and_others_stay(tmp_path):
     write(tmp_path, OLD)
     replace_all(tmp_path)
     assert content(tmp_path) == BOTH
