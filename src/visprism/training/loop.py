@@ -28,7 +28,7 @@ from visprism.training.recipe import Recipe
 from visprism.training.vitals import Alarm, Vitals, store_alarms, stored_alarms
 
 _CHECK_EVERY = 25  # steps between checks of the losses, for which a GPU must wait
-_LOG_EVERY = 2 * _CHECK_EVERY  # steps between what loggers receive within an epoch
+_LOG_EVERY = 50  # steps between what loggers receive within an epoch
 _CHECK_WEIGHTS = 500  # steps between checks of the weights, see `Vitals`
 _sentences = logging.getLogger(__name__)
 _REMEDY = " Try a lower lr, a longer warmup or a smaller clip."
@@ -147,7 +147,8 @@ def fit(
                 images = min(train.batch_size, train.images - position * train.batch_size)
                 guard.add(step, lr, engine.update(step, lr, next(batches), images), images)
                 done = step + 1
-                read = monitor is not None or not (done % _CHECK_EVERY and done % train.steps)
+                due = (done % every == 0 for every in (_CHECK_EVERY, _LOG_EVERY, train.steps))
+                read = monitor is not None or any(due)
                 losses = guard.check_losses() if read else []
                 metrics.tick(busy=True)
                 if alarms is not None:
