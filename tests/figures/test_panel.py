@@ -38,9 +38,9 @@ def test_each_model_has_axes_with_its_name_and_scale_and_nothing_is_beyond_the_e
 
 def test_long_words_beside_an_axis_are_within_the_files(made):
     """Letters are wider at their resolution than at the one of a window."""
-    effects = made["claim_effects"]
-    words = np.full(len(effects.row), "ViT, 10% of images, same updates: worse fit")
-    figure = panel([replace(effects, words=words)])
+    result = made["kind_ablations"]
+    words = np.full(len(result), "attention in the last third of all blocks, late minus early")
+    figure = panel([replace(result, comparison=words)])
     with paper_style():
         settle_layout(figure)
         figure.set_dpi(mpl.rcParams["savefig.dpi"])

@@ -7,7 +7,6 @@ from visprism.estimates.estimated import Estimated, Number
 from visprism.results import (
     Ablations,
     BandAccuracy,
-    ClaimEffects,
     ClassAccuracy,
     Confusions,
     CorruptedMetrics,
@@ -257,27 +256,4 @@ def cues():
         texture_decisions=np.array([2, 6, 8]),
         bias=Estimated([0.75, 0.25, 0.5], [0.41, 0.07, 0.28], [0.93, 0.59, 0.72]),
         accuracy=np.array([0.6, 0.2, 0.4]),
-    )
-
-
-def claim_effects():
-    return ClaimEffects(
-        row=np.array(["C1", "C1", "C2a"]),
-        words=np.array(["flatter", "flatter", "more negative"]),
-        comparison=np.array(["primary", "equal training NLL", "primary"]),
-        hypothesis=np.full(3, "vit - cnn"),
-        quantity=np.array(["APE", "APE", "NEP"]),
-        sign=np.array([-1, -1, 1]),
-        unit=np.array(["ratio", "ratio", "points"]),
-        effect=np.array([-0.4, 0.3, 0.1]),
-        low=np.array([-0.6, 0.1, np.nan]),
-        high=np.array([-0.2, 0.5, np.nan]),
-        confidence=np.full(3, 0.95),
-        seeds=np.array([3, 3, 1]),
-        margin=np.full(3, 0.1),
-        verdict=np.array(["reproduced at this scale", "opposite at this scale", "can't tell"]),
-        seeds_needed=np.array([0, 0, -1]),
-        note=np.full(3, ""),
-        networks=np.full(3, "vit 50%, cnn 60%"),
-        provenance=PROVENANCE,
     )
