@@ -355,7 +355,7 @@ def means() -> Iterator[Case]:
                 def loss(
                     g: Generator, n: int = n, m: BinaryModel = model, of: str = metric
                 ) -> Ends:
-                    return ends(calibration(m.sample(g, n)).of(of))
+                    return ends(getattr(calibration(m.sample(g, n)), of))
 
                 situation = f"logits of {spread} times {scale}"
                 truth = model.truth(metric)
@@ -363,7 +363,7 @@ def means() -> Iterator[Case]:
         for rate in (0.1, 0.3):
 
             def independent(g: Generator, n: int = n, rate: float = rate) -> Ends:
-                return ends(calibration(outcomes(g.random(n) >= rate, g.random(n))).of("aurc"))
+                return ends(calibration(outcomes(g.random(n) >= rate, g.random(n))).aurc)
 
             situation = f"errors {rate}, whatever the confidence"
             yield Case("mean aurc", "NLL, ECE, AURC", situation, n, rate, independent)
@@ -386,7 +386,7 @@ class BinaryModel:
 
     def truth(self, metric: str) -> float:
         """The value in many images."""
-        return self._reference.of(metric)
+        return getattr(self._reference, metric)
 
     @cached_property
     def _reference(self) -> CalibrationMetrics:

@@ -92,7 +92,7 @@ def in_fresh_process(name: str, arguments: argparse.Namespace) -> dict[str, Any]
 def measured(case: Case, minutes: float) -> dict[str, Any]:
     """Planned and actual seconds of each step of a study, and of its files."""
     from visprism import ANALYSES, examine
-    from visprism.analyses.inputs import DataOptions
+    from visprism.kit.inputs import DataOptions
     from visprism.study.events import Event, Finished, Planned
     from visprism.study.files import write_files
 

@@ -115,7 +115,7 @@ def metrics_of_the_authors() -> Iterator[Row]:
     metrics = vp.calibration(vp.predict(model, loader), bins=10)
     pairs = {"accuracy": values[3][0], "NLL": values[0], "ECE": values[-3]}
     for name, theirs in pairs.items():
-        ours = float(metrics.of(name.lower()))
+        ours = float(getattr(metrics, name.lower()))
         yield row("how-do-vits-work", name, float(theirs), ours)
 
 

@@ -239,13 +239,13 @@ def evaluate(network: LoadedModel, data: str, limit: int | None = None) -> dict[
     images = load_data(data, split="test", limit=limit, seed=0)
     test_batches = batches(images, network.preprocessing, BATCH)
     measured = calibration(predict(network.model, test_batches))
-    accuracy = float(measured.of("accuracy"))
+    accuracy = float(measured.accuracy)
     return {
         "images": len(images),
         "accuracy": round(accuracy, 6),
         "correct": round(accuracy * len(images)),
-        "nll": round(float(measured.of("nll")), 6),
-        "ece": round(float(measured.of("ece")), 6),
+        "nll": round(float(measured.nll), 6),
+        "ece": round(float(measured.ece), 6),
     }
 
 

@@ -2,11 +2,14 @@
 
     python docs/make_reference.py
 
-The groups are from src/visprism/__init__.pyi. Tests compare all files with the code.
+The groups are from src/visprism/__init__.pyi. Tests compare all files with the code. An
+analysis without a page gets one from its docstrings; it is edited by hand from then on.
 """
 
 import re
+import sys
 from importlib import import_module
+from inspect import cleandoc
 from pathlib import Path
 from types import UnionType
 
@@ -14,6 +17,7 @@ import visprism
 from visprism import ANALYSES
 from visprism.cli.parser import commands
 from visprism.core.options import Option, options_of
+from visprism.kit import Analysis
 from visprism.table.result import result_types
 
 FILE = Path(__file__).parent / "reference.md"
@@ -105,15 +109,50 @@ def analysis_pages() -> dict[Path, str]:
     pages = {}
     for name, analysis in ANALYSES.items():
         path, options = ANALYSIS_PAGES / f"{name}.md", options_of(analysis)
-        if options and path.exists():  # a plug-in has no page here
-            python = bool(analysis.measured_by)  # no command of this name
-            rows = [_option_row(option, python=python) for option in options.values()]
-            table = "\n".join(["| option | default | meaning |", "|---|---|---|", *rows, ""])
-            text = path.read_text("utf-8")
+        if not path.exists() and analysis.__module__.startswith("visprism."):
+            pages[path] = new_page(analysis)
+        elif options and path.exists():  # a plug-in has no page here
+            text, table = path.read_text("utf-8"), _option_table(analysis)
             pages[path] = re.sub(
                 r"\| option \| default \| meaning \|\n(?:\|.*\n)+", lambda _, t=table: t, text
             )
     return pages
+
+
+def new_page(analysis: type[Analysis]) -> str:
+    """The first page of an analysis that has none, from its docstrings; then it is edited."""
+    title, name = analysis.name.replace("-", " ").capitalize(), analysis.name
+    options = ["## Options", "", _option_table(analysis)] if options_of(analysis) else []
+    lines = [
+        f"# {title}",
+        "",
+        cleandoc(sys.modules[analysis.__module__].__doc__ or ""),
+        "",
+        f"`visprism {name}{_ARGUMENTS.get(name, _STUDY)}`, or in Python:",
+        "",
+        "```python",
+        "import visprism as vp",
+        "",
+        f'study = vp.examine(model, data, analyses=["{name}"])',
+        f'study["{name}"]  # the result of each model',
+        "```",
+        "",
+        "## How to read it",
+        "",
+        *(f"**{section.title}.** {section.text}\n" for section in analysis.sections),
+        *options,
+        "## Reference",
+        "",
+        f"{analysis.source}.",
+        "",
+    ]
+    return "\n".join(lines)
+
+
+def _option_table(analysis: type[Analysis]) -> str:
+    python = bool(analysis.measured_by)  # no command of this name
+    rows = [_option_row(option, python=python) for option in options_of(analysis).values()]
+    return "\n".join(["| option | default | meaning |", "|---|---|---|", *rows, ""])
 
 
 def _option_row(option: Option, *, python: bool) -> str:

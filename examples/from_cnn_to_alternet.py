@@ -54,7 +54,7 @@ accuracies = {
     "AlterNet after training": vp.calibration(vp.predict(alternet, test)),
 }
 for name, result in accuracies.items():
-    print(f"{name:25} accuracy {result.of('accuracy'):.1%}")
+    print(f"{name:25} accuracy {result.accuracy:.1%}")
 
 # %% [markdown]
 # What the new blocks do

@@ -156,7 +156,7 @@ def robustness_by_frequency(names: Names) -> None:
 
 
 def from_cnn_to_alternet(names: Names) -> None:
-    accuracy = {name: r.of("accuracy") for name, r in names["accuracies"].items()}
+    accuracy = {name: r.accuracy for name, r in names["accuracies"].items()}
     assert accuracy["CNN"] == pytest.approx(0.86, abs=0.02)
     assert accuracy["AlterNet before training"] == pytest.approx(0.37, abs=0.05)
     assert accuracy["AlterNet after training"] == pytest.approx(0.73, abs=0.05)

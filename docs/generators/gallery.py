@@ -5,7 +5,7 @@ from pathlib import Path
 
 import visprism as vp
 from generators import run
-from visprism.analyses.base import GROUPS, Analysis
+from visprism.kit.analysis import GROUPS, Analysis
 
 _NEEDS = {
     vp.Needs.FEATURES: "feature maps on a spatial grid",

@@ -81,19 +81,17 @@ def _outputs(training: TrainingRun, epoch: int, run: vp.Run, _: str) -> dict[str
     loaded = _loaded(training, epoch)
     tests = _test_images(training, training.scale.test_images)
     metrics = vp.calibration(_predictions(loaded, tests, run))
-    nll = vp.calibration(_predictions(loaded, _training_images(training), run)).of("nll")
+    nll = vp.calibration(_predictions(loaded, _training_images(training), run)).nll
     return {
-        str(ACCURACY): metrics.of("accuracy"),
-        str(SIGNED_ECE): metrics.of("signed_ece"),
+        str(ACCURACY): metrics.accuracy,
+        str(SIGNED_ECE): metrics.signed_ece,
         str(NLL): nll,
     }
 
 
 def _fit(training: TrainingRun, epoch: int, run: vp.Run, _: str) -> dict[str, float]:
     images = _training_images(training, training.scale.fit_images)
-    return {
-        str(FIT): vp.calibration(_predictions(_loaded(training, epoch), images, run)).of("nll")
-    }
+    return {str(FIT): vp.calibration(_predictions(_loaded(training, epoch), images, run)).nll}
 
 
 def _hessian(

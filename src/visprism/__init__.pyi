@@ -16,7 +16,7 @@ from visprism.study.evolve import evolve as evolve
 from visprism.study.monitor import Monitor as Monitor
 from visprism.training.vitals import Alarm as Alarm
 from visprism.training.vitals import TrainingStoppedError as TrainingStoppedError
-from visprism.analyses.inputs import DataOptions as DataOptions
+from visprism.kit.inputs import DataOptions as DataOptions
 
 # How anything is measured.
 from visprism.core.devices import Compute as Compute
@@ -29,15 +29,16 @@ from visprism.core.run import Run as Run
 from visprism.core.run import TimeBudgetError as TimeBudgetError
 
 # Analyses: what a new one is made of.
-from visprism.analyses.base import ANALYSES as ANALYSES
-from visprism.analyses.base import Analysis as Analysis
-from visprism.analyses.needs import Cost as Cost
-from visprism.analyses.base import FeatureAnalysis as FeatureAnalysis
-from visprism.analyses.needs import Needs as Needs
-from visprism.analyses.base import Section as Section
-from visprism.analyses.needs import Sizes as Sizes
-from visprism.analyses.model_on_images import Measured as Measured
-from visprism.analyses.model_on_images import Subject as Subject
+from visprism import kit as kit
+from visprism.kit.analysis import ANALYSES as ANALYSES
+from visprism.kit.analysis import Analysis as Analysis
+from visprism.kit.needs import Cost as Cost
+from visprism.kit.analysis import FeatureAnalysis as FeatureAnalysis
+from visprism.kit.needs import Needs as Needs
+from visprism.table.section import Section as Section
+from visprism.kit.needs import Sizes as Sizes
+from visprism.kit.model_on_images import Measured as Measured
+from visprism.kit.model_on_images import Subject as Subject
 from visprism.core.options import option as option
 
 # Analyses; `vp.analyses` has every one, also `Anatomy`, `Attention` and analyses of plug-ins.

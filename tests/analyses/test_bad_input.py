@@ -5,7 +5,7 @@ import torch
 from torch import nn
 
 import visprism as vp
-from visprism.analyses.inputs import subject_of
+from visprism.kit.inputs import subject_of
 
 IMAGES = torch.rand(24, 3, 32, 32, generator=torch.Generator().manual_seed(0))
 LABELED = [(IMAGES, torch.arange(24) % 10)]

@@ -8,8 +8,8 @@ from measurements import DATA, PREPROCESSING, SIDE
 from small_models import seeded
 
 from visprism import ANALYSES, DataOptions, Run
-from visprism.analyses.inputs import images_of, subject_of
 from visprism.analyses.pictures import picture_columns
+from visprism.kit.inputs import images_of, subject_of
 from visprism.results import ImagePictures
 
 

@@ -10,8 +10,8 @@ from torch import nn
 from torch.utils.data import DataLoader, Dataset, TensorDataset
 
 import visprism as vp
-from visprism.analyses.inputs import subject_of
 from visprism.images.images import ordered
+from visprism.kit.inputs import subject_of
 
 
 def network(seed):
@@ -112,5 +112,5 @@ def test_an_analysis_takes_the_data_that_a_study_takes():
     from_images, from_list = (vp.Calibration()(model, d, preprocessing=way) for d in given)
     assert from_images == from_list
     study = vp.examine({"ResNet": model}, pictures, analyses="calibration", preprocessing=way)
-    in_study = study["ResNet"]["calibration"].of("nll")
-    assert from_images.of("nll") == pytest.approx(in_study)
+    in_study = study["ResNet"]["calibration"].nll
+    assert from_images.nll == pytest.approx(in_study)

@@ -6,8 +6,8 @@ import pytest
 import torch
 
 from visprism import ANALYSES
-from visprism.analyses.inputs import subject_of
 from visprism.core.options import options_of
+from visprism.kit.inputs import subject_of
 
 NAMES = list(ANALYSES)
 

@@ -7,8 +7,8 @@ from PIL import Image
 from torch.nn import functional
 
 from visprism import DataOptions, InputError, examine
-from visprism.analyses.inputs import candidates_of, subjects_of
 from visprism.core.run import DEFAULT_RUN
+from visprism.kit.inputs import candidates_of, subjects_of
 from visprism.results import HessianSpectrum
 
 SPLITS = {"hessian": "train", "sharpness": "train", "calibration": "test"}

@@ -33,7 +33,7 @@ def training():
 """
 CASES = [
     # Commands and arguments.
-    ("sparcity", "unknown command 'sparcity'. Did you mean sparsity?"),
+    ("sparcity", "unknown command 'sparcity'. Did you mean sparsity"),
     ("models --costs", "unknown argument '--costs'. Did you mean --cost?"),
     ("models qqqqq", "pattern must match a model of the zoo, timm or torchvision"),
     ("examine resnet20", "the following arguments are required: --data, --out"),

@@ -5,9 +5,9 @@ import argparse
 import pytest
 
 from visprism import ANALYSES
-from visprism.analyses.base import GROUPS
 from visprism.cli import parser
 from visprism.cli.parser import command_parser, commands
+from visprism.kit.analysis import GROUPS
 
 COMMANDS = [name for name in commands() if name != "sparsity"]
 

@@ -95,7 +95,7 @@ def test_the_same_command_measures_nothing_and_says_it_again(studied, study_comm
     assert "Plan:" in printed.err
     assert "32x32" in printed.err  # how the images are prepared
     assert printed.out.startswith(
-        "How sparse are feature maps? (Mean sparsity of all blocks; 12 images)\n"
+        "How sparse are feature maps? (Sparsity, mean over blocks; 12 images)\n"
     )
     assert f"Page: {studied / 'report.html'} " in printed.out
 

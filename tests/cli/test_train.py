@@ -66,8 +66,8 @@ def test_train_leaves_weights_that_other_commands_take_alone(tmp_path, capsys):
     (file,) = (tmp_path / "found" / "results").glob("*-calibration-calibration-*.npz")
     capsys.readouterr()
     metrics = Result.load(file)
-    assert metrics.of("accuracy") == history.test_accuracy[-1]
-    assert metrics.of("nll") == pytest.approx(history.test_nll[-1], rel=1e-5)
+    assert metrics.accuracy == history.test_accuracy[-1]
+    assert metrics.nll == pytest.approx(history.test_nll[-1], rel=1e-5)
 
     # The same command again: refused without --resume, and with it nothing is left to do.
     assert "holds a run after 4 steps. Set --resume to" in refused(capsys, *EXACT, run)

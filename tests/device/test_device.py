@@ -224,7 +224,7 @@ def answers(tmp_path, monkeypatch):
     from visprism.app.settings import Settings
 
     def of(panel, subject, device, **values):
-        monkeypatch.setattr("visprism.analyses.inputs.default_device", lambda: device)
+        monkeypatch.setattr("visprism.kit.inputs.default_device", lambda: device)
         specimen = Pool(Settings(tmp_path)).specimen(subject)
         assert next(specimen.anatomy.model.parameters()).device.type == device.type
         return panels.PANELS[panel](specimen, values)

@@ -115,7 +115,7 @@ def test_every_analysis_of_outputs_takes_both():
     names = ["calibration", *options]
     study = vp.examine(models, data, analyses=names, options=options, preprocessing=way)
     assert not study.failures
-    plain = vp.Calibration()(model, data, preprocessing=way).of("nll")
-    assert study["ensemble"]["calibration"].of("nll") == pytest.approx(plain, rel=1e-5)
-    dropped = vp.Calibration(samples=5)(model, data, preprocessing=way).of("nll")
-    assert study["dropout"]["calibration"].of("nll") != plain != dropped
+    plain = vp.Calibration()(model, data, preprocessing=way).nll
+    assert study["ensemble"]["calibration"].nll == pytest.approx(plain, rel=1e-5)
+    dropped = vp.Calibration(samples=5)(model, data, preprocessing=way).nll
+    assert study["dropout"]["calibration"].nll != plain != dropped

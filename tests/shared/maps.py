@@ -50,7 +50,8 @@ def gathered(analysis, batches, between=None):
     for number, batch in enumerate(batches):
         extracts = {block: analysis.extract(x) for block, x in batch.items()}
         parts.add(analysis.by_image(extracts), analysis.sums(extracts, number, 0))
-        images += len(next(iter(extracts.values())))
+        first = next(iter(extracts.values()))
+        images += len(first if torch.is_tensor(first) else next(iter(first.values())))
     by_image, sums = parts.of_all_processes()
     origin = Provenance(images=images)
     anatomy = replace(_anatomy(), blocks=tuple(b for b in batches[0] if isinstance(b, Block)))

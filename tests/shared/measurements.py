@@ -6,8 +6,8 @@ from dataclasses import replace
 import torch
 
 from visprism import ANALYSES, DataOptions, InputError, Preprocessing
-from visprism.analyses.inputs import images_of, subject_of
 from visprism.core.run import DEFAULT_RUN
+from visprism.kit.inputs import images_of, subject_of
 
 SIDE = 16
 DATA = f"shapes?size={SIDE}&cues=conflict"  # of ten classes

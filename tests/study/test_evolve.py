@@ -69,7 +69,7 @@ def test_the_curve_has_the_numbers_of_each_checkpoint(tmp_path, nets, net, loade
     (nll,) = [c for c in curves(study, "run", "calibration") if c.quantity == "NLL"]
     assert nll.step.tolist() == list(STEPS)
     for number, model in enumerate(nets.values()):
-        expected = vp.calibration(vp.predict(model, loader)).of("nll")
+        expected = vp.calibration(vp.predict(model, loader)).nll
         assert_equal_up_to_rounding(nll.value[number], expected)
         assert_equal_up_to_rounding(nll.value.low[number], expected.low)
 

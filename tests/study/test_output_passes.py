@@ -1,4 +1,4 @@
-"""Passes for logits in a study (src/visprism/analyses/model_on_images.py)."""
+"""Passes for logits in a study (src/visprism/kit/model_on_images.py)."""
 
 from dataclasses import replace
 
@@ -8,7 +8,7 @@ import torch
 from rounding import assert_equal_up_to_rounding
 
 from visprism import Attack, Preprocessing, Run, adversarial, predict
-from visprism.analyses.inputs import subject_of
+from visprism.kit.inputs import subject_of
 from visprism.passes.perturbed import PixelSpace, evaluate_perturbed
 from visprism.testing import assert_results_equal
 
@@ -34,7 +34,7 @@ def images_of_passes(monkeypatch):
         numbers.append(sum(len(targets) for _, targets in batches))
         return predict(model, batches, **options)
 
-    monkeypatch.setattr("visprism.analyses.model_on_images.predict", counted)
+    monkeypatch.setattr("visprism.kit.model_on_images.predict", counted)
     return numbers
 
 

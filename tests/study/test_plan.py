@@ -11,8 +11,8 @@ from torch import nn
 
 import visprism as vp
 from visprism import ANALYSES, Cost, DataOptions, Planned, Sizes, Started, examine
-from visprism.analyses.inputs import candidates_of, subjects_of
 from visprism.core.options import EFFORTS
+from visprism.kit.inputs import candidates_of, subjects_of
 from visprism.study.exports import json_of
 from visprism.study.plan import Speed, number_of_images, ordered_steps
 

@@ -12,7 +12,7 @@ def test_what_tables_show_in_percent_is_a_fraction_with_that_unit(net, loader):
     study = vp.examine(models, data, analyses=["calibration", "variance"])
     content = json.loads(json_of(study))
     by_quantity = {q["quantity"]: q for q in content["questions"]}
-    accuracy = study["a"]["calibration"].of("accuracy")
+    accuracy = study["a"]["calibration"].accuracy
     assert by_quantity["accuracy"]["unit"] == "fraction"
     assert by_quantity["accuracy"]["answers"]["a"]["value"] == float(accuracy)
     assert by_quantity["NLL"]["unit"] == "nats"

@@ -68,8 +68,8 @@ def test_metrics_are_those_of_the_weights_after_the_epoch(
 ):
     history = fit(model, make_feed(recipe), recipe, test=test_batches)
     metrics = calibration(predict(model, test_batches))
-    assert_equal_up_to_rounding(history.test_nll[-1], metrics.of("nll"))
-    assert_equal_up_to_rounding(history.test_ece[-1], metrics.of("ece"))
+    assert_equal_up_to_rounding(history.test_nll[-1], metrics.nll)
+    assert_equal_up_to_rounding(history.test_ece[-1], metrics.ece)
     assert (history.epoch.tolist(), history.step.tolist()) == ([1, 2, 3], [6, 12, 18])
     said = "test accuracy 100.0% [92.0%, 100.0%] (44 test images, 95% interval)"
     assert said in str(history.findings()[1])

@@ -4,7 +4,7 @@ A file of this package holds an analysis: its declaration, computation, result a
 register when `ANALYSES` is first read; a plug-in registers its own with the same decorator.
 """
 
-from visprism.analyses.base import ANALYSES, Analysis
+from visprism.kit.analysis import ANALYSES, Analysis
 
 
 def __getattr__(name: str) -> type[Analysis]:

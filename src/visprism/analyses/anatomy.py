@@ -9,13 +9,13 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 
-from visprism.analyses.base import ANALYSES, Analysis, Cost, Section
-from visprism.analyses.model_on_images import Subject
 from visprism.anatomy.blocks.anatomy import Costs, costs
 from visprism.core.run import Run
 from visprism.drawing.depth import in_order, legend_above
 from visprism.drawing.registry import figure
 from visprism.drawing.style import FAINT, STRIP, color_of, tip
+from visprism.kit.analysis import ANALYSES, Analysis, Cost, Section
+from visprism.kit.model_on_images import Subject
 from visprism.table.result import Result
 
 _WIDTH = 0.86  # of a slab; the rest is the gap to the next one

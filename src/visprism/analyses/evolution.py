@@ -7,12 +7,12 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.ticker import MaxNLocator, PercentFormatter
 
-from visprism.analyses.base import Section
 from visprism.drawing.registry import figure
 from visprism.drawing.style import DEPTH, KIND_COLORS, legend, tip
 from visprism.estimates.answers import Answer
 from visprism.estimates.estimated import Estimated
 from visprism.estimates.findings import Finding
+from visprism.kit.analysis import Section
 from visprism.table.result import Result, Texts, column, estimate, result_type, scalar
 
 _WIDEST = 38  # characters of an axis label

@@ -8,12 +8,12 @@ from matplotlib.axes import Axes
 from torch import Tensor
 from torch.nn.functional import adaptive_avg_pool2d
 
-from visprism.analyses.base import Section
-from visprism.analyses.model_on_images import Subject
 from visprism.core.errors import InputError
 from visprism.core.provenance import Provenance
 from visprism.drawing.color_bars import side_by_side
 from visprism.drawing.registry import figure
+from visprism.kit.analysis import Section
+from visprism.kit.model_on_images import Subject
 from visprism.table.result import Result, Texts, column, result_type
 
 _LONGEST = 96  # pixels of a side

@@ -8,14 +8,14 @@ from typing import Annotated, Any, Generic, TypeVar
 
 import msgspec
 
-from visprism.analyses.base import ANALYSES
-from visprism.analyses.needs import Needs
 from visprism.analyses.predictions.bands import BAND_CENTERS
 from visprism.app.settings import Settings
 from visprism.core.errors import InputError
 from visprism.core.options import EFFORTS, Effort, Option, options_of
 from visprism.core.registry import suggestion
 from visprism.images.corruptions.corrupt import CORRUPTIONS
+from visprism.kit.analysis import ANALYSES
+from visprism.kit.needs import Needs
 from visprism.models.loading import check_model
 from visprism.models.sources import stored_model_name
 from visprism.models.spec import ModelSpec

@@ -77,10 +77,10 @@ def _perform(values: dict[str, Any], write: Write) -> None:
 
 
 def _examine(values: dict[str, Any], write: Write) -> None:
-    from visprism.analyses.inputs import DataOptions
     from visprism.app.forms import Named, parsed_analyses, stated
     from visprism.core.provenance import Provenance
     from visprism.core.run import Run
+    from visprism.kit.inputs import DataOptions
     from visprism.study.events import Event, Finished, Planned, Started, Stopped
     from visprism.study.examine import examine
     from visprism.study.files import write_files

@@ -256,12 +256,12 @@ class Anatomy(Printing, Sized, Weights):
         """Print a model's blocks; draw them if a folder is named."""
         import torch
 
-        from visprism.analyses.model_on_images import dissected_on
         from visprism.anatomy.blocks.anatomy import costs
         from visprism.core.files import output_folder, slug
         from visprism.core.run import stream
         from visprism.drawing.panel import panel
         from visprism.drawing.save import save_figure
+        from visprism.kit.model_on_images import dissected_on
         from visprism.models.loading import load_model
 
         loaded = load_model(self.model, pretrained=self.pretrained, seed=self.seed)

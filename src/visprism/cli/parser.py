@@ -204,7 +204,7 @@ def summaries() -> dict[str, Summary]:
     """The summary of each analysis by its name; plug-ins are imported for theirs."""
     if not entry_points(group="visprism.plugins"):
         return {name: summary for path in _sources() for name, summary in _declared(path)}
-    from visprism.analyses.base import ANALYSES
+    from visprism.kit.analysis import ANALYSES
 
     return {
         name: Summary((analysis.__doc__ or "").strip().partition("\n")[0], analysis.group)
@@ -216,7 +216,7 @@ def summaries() -> dict[str, Summary]:
 @cache
 def groups() -> tuple[str, ...]:
     """The groups of analyses in the order of the help."""
-    (base,) = (path for path in _sources() if path.stem == "base")
+    base = Path(__file__).parents[1] / "kit" / "analysis.py"
     return next(v for v in _literals(ast.parse(base.read_text("utf-8"))) if v[0] == "GROUPS")[1]
 
 
@@ -227,16 +227,18 @@ def _sources() -> list[Path]:
     return sorted(path for place in places or () for path in Path(place).rglob("*.py"))
 
 
+_DECORATORS = {"kit.analysis", "ANALYSES.register"}
+
+
 @cache
 def _declared(path: Path) -> list[tuple[str, Summary]]:
     """Name and summary of each analysis of a file."""
     text = path.read_text("utf-8")
-    nodes = ast.parse(text).body if "ANALYSES.register" in text else []
     declared = []
-    for node in nodes:
-        if isinstance(node, ast.ClassDef) and "ANALYSES.register" in map(
-            ast.unparse, node.decorator_list
-        ):
+    for node in ast.parse(text).body if any(name in text for name in _DECORATORS) else ():
+        if isinstance(node, ast.ClassDef) and _DECORATORS & {
+            ast.unparse(decorator) for decorator in node.decorator_list
+        }:
             values = dict(_literals(node))
             if "measured_by" not in values:
                 line = (ast.get_docstring(node) or "").partition("\n")[0]

@@ -108,8 +108,8 @@ class Demo(StudyCommand, Seeded):
         return self.perform(self._examined)
 
     def _examined(self, run: "Run", listener: "Listener") -> "Study":
-        from visprism.analyses.base import ANALYSES
-        from visprism.analyses.inputs import DataOptions
+        from visprism.kit.analysis import ANALYSES
+        from visprism.kit.inputs import DataOptions
         from visprism.study.examine import examine
 
         deadline = self.deadline(self.begin, len(SHIPPED), len(ANALYSES.chosen(None)))

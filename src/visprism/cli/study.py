@@ -28,8 +28,8 @@ from visprism.core.options import Effort, options_of
 from visprism.core.registry import suggestion
 
 if TYPE_CHECKING:
-    from visprism.analyses.inputs import DataOptions
     from visprism.core.run import Run
+    from visprism.kit.inputs import DataOptions
     from visprism.study.events import Listener
     from visprism.study.study import Study
 
@@ -93,7 +93,7 @@ class Images(Sized):
 
     def data_options(self) -> "DataOptions":
         """How images are chosen."""
-        from visprism.analyses.inputs import DataOptions
+        from visprism.kit.inputs import DataOptions
 
         return DataOptions(**{f.name: getattr(self, f.name) for f in fields(DataOptions)})
 
@@ -221,7 +221,7 @@ class _Measuring(Computation, StudyCommand, Images, _Models):
         listener: "Listener",
     ) -> "Study":
         """The study of these analyses."""
-        from visprism.analyses.base import ANALYSES
+        from visprism.kit.analysis import ANALYSES
         from visprism.study.examine import examine
 
         number = len(ANALYSES.chosen(analyses, options))
@@ -269,7 +269,7 @@ class Examine(_Measuring):
 
 
 def _options(texts: Iterable[str]) -> dict[str, dict[str, Any]]:
-    from visprism.analyses.base import ANALYSES
+    from visprism.kit.analysis import ANALYSES
 
     settings: dict[str, dict[str, Any]] = {}
     for text in texts:
@@ -295,7 +295,7 @@ class OneAnalysis(_Measuring):
 
     def run(self) -> int:
         """Run a study of this analysis; returns the exit code."""
-        from visprism.analyses.base import ANALYSES
+        from visprism.kit.analysis import ANALYSES
 
         name = self.analysis
         ANALYSES[name].check_precision(self.precision)
@@ -310,7 +310,7 @@ def add_analysis(to: argparse.ArgumentParser, name: str) -> None:
 
     status = StatusLine()
     with console_progress(status):  # torch is imported, which takes seconds
-        from visprism.analyses.base import ANALYSES
+        from visprism.kit.analysis import ANALYSES
 
         options = options_of(ANALYSES[name])
         status.show(str)
@@ -331,7 +331,7 @@ def add_analysis(to: argparse.ArgumentParser, name: str) -> None:
 
 def of_analysis(name: str, **values: Any) -> OneAnalysis:
     """The command of one analysis from the values of its arguments."""
-    from visprism.analyses.base import ANALYSES
+    from visprism.kit.analysis import ANALYSES
 
     options = {k: values.pop(k) for k in options_of(ANALYSES[name]) if k in values}
     return OneAnalysis(analysis=name, options=options, **values)

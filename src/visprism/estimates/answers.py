@@ -21,7 +21,7 @@ from visprism.core.statistics import (
     paired_proportions_interval,
     t_interval,
 )
-from visprism.estimates.estimated import Number
+from visprism.estimates.estimated import Number, Reduce
 from visprism.estimates.questions import Question
 from visprism.estimates.text import resolved
 
@@ -37,6 +37,7 @@ Average = Literal["arithmetic", "geometric"]
 # intervals and the correlation of the values by unit (Zou and Donner), 0 if they are
 # independent; none. "bounded": combined, if the lower end of a model may be exactly 0.
 Comparison = Literal["paired", "combined", "bounded", "independent", "none"]
+AnsweredRow = Literal["each", "last", "mean over blocks"]
 
 
 @dataclass(frozen=True)
@@ -130,6 +131,8 @@ class EstimateInfo:
     symbol: str = ""
     comparison: Comparison = "paired"
     keep: bool = False  # results keep the values by unit, also without a question
+    reduce: Reduce = Reduce.MEAN  # from values by unit to the number
+    row: AnsweredRow = "each"  # which rows of a column answer the question
 
     def answer(self, id: str, value: Any, rows: Sequence[str] = (), **further: Any) -> Answer:
         """The answer of one model."""
@@ -181,6 +184,15 @@ def few_outcomes(correct: Bool[np.ndarray, " n"]) -> str:
         if number < FEWEST_DIFFERENT:
             return f"fewer than {FEWEST_DIFFERENT} predictions are {word}"
     return ""
+
+
+def mean_loss(losses: Float[np.ndarray, " n"], correct: Float[np.ndarray, " n"]) -> Number:
+    """A mean loss; no interval for fewer than 5 correct or 5 wrong predictions."""
+    few = few_outcomes(correct.astype(bool))
+    ends = (nan, nan) if few else mean_interval(losses)
+    if not few and np.isnan(ends[0]):
+        few = f"fewer than {FEWEST_VALUES} images"
+    return Number(losses.mean(dtype=np.float64), *ends, losses, few)
 
 
 # Differences of two models in one quantity, on the same images.

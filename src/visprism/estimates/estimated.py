@@ -7,7 +7,9 @@ whose mean is the statistic.
 """
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any, ClassVar
 
 import numpy as np
 from jaxtyping import Float, Num
@@ -19,6 +21,7 @@ from visprism.core.statistics import (
     t_quantile,
     wilson,
 )
+from visprism.estimates.text import interval_text
 
 Ends = tuple[np.ndarray, np.ndarray]
 Interval = Callable[[Float[np.ndarray, "n rows"]], Ends]
@@ -105,6 +108,10 @@ class Number(float):
         made.by_unit, made.missing = by_unit, missing
         return made
 
+    def text(self, form: str = ".3g") -> str:
+        """The value with its interval, if it has one: ``93.1% [92.6%, 93.6%]``."""
+        return interval_text(float(self), self.low, self.high, form)
+
     def __reduce__(self) -> Any:
         return Number, (float(self), self.low, self.high, self.by_unit, self.missing)
 
@@ -128,6 +135,12 @@ def student(values: Float[np.ndarray, "n rows"]) -> Ends:
 def skewed(values: Float[np.ndarray, "n rows"]) -> Ends:
     """Student's, corrected for skewed values; see `mean_interval`."""
     return _by_column(mean_interval, values)
+
+
+def not_negative(values: Float[np.ndarray, "n rows"]) -> Ends:
+    """The ends of `skewed`, at least 0."""
+    low, high = skewed(values)
+    return np.maximum(low, 0.0), high
 
 
 def within_one(values: Float[np.ndarray, "n rows"]) -> Ends:
@@ -166,13 +179,25 @@ def fraction(values: Float[np.ndarray, "n rows"]) -> Ends:
     return mean_fraction_interval(mean, error, n)
 
 
+def fraction_of_correct(values: Float[np.ndarray, "n rows"]) -> Ends:
+    """`proportion` of values 0 and 1, and `within_one` of means of several of them."""
+    return proportion(values) if np.isin(values, (0.0, 1.0)).all() else within_one(values)
+
+
+def accuracy_drop(values: Float[np.ndarray, "n rows"]) -> Ends:
+    """`paired_proportion` of values -1, 0 and 1, and `skewed` of means of several of them."""
+    binary = np.isin(values, (-1.0, 0.0, 1.0)).all()
+    return paired_proportion(values) if binary else skewed(values)
+
+
 def no_interval(values: Float[np.ndarray, "n rows"]) -> Ends:
     """NaN: there is no interval."""
     return np.full(values.shape[1], np.nan), np.full(values.shape[1], np.nan)
 
 
 def _by_column(ends: Callable[[np.ndarray], tuple[float, float]], values: np.ndarray) -> Ends:
-    pairs = [ends(column[np.isfinite(column)]) for column in values.T]
+    present = [column[np.isfinite(column)] for column in values.T]
+    pairs = [ends(column) if len(column) else (np.nan, np.nan) for column in present]
     low, high = np.array(pairs, dtype=np.float64).reshape(-1, 2).T
     return low, high
 
@@ -248,6 +273,73 @@ def stacked(numbers: Sequence[Number]) -> Estimated:
         np.stack(units, axis=1) if together else None,
         next((number.missing for number in numbers if number.missing), ""),
     )
+
+
+@dataclass(frozen=True)
+class Reduce:
+    """How values by unit become a number with its interval; declared by each `estimate`.
+
+    Attributes:
+        compute: from values (units,) or (units, rows) to a `Number` or an `Estimated` column.
+        names: of the values that it takes; empty: those with the name of the estimate.
+        interval: of a mean over rows of such a column.
+    """
+
+    compute: Callable[..., Any]
+    names: tuple[str, ...] = ()
+    interval: Interval = student
+
+    MEAN: ClassVar["Reduce"]  # Student's t
+    SKEWED: ClassVar["Reduce"]  # corrected for skewed values
+    NOT_NEGATIVE: ClassVar["Reduce"]  # the same, of values of at least 0
+    WITHIN_ONE: ClassVar["Reduce"]  # the same, of fractions of each unit
+    FRACTION: ClassVar["Reduce"]  # a mean of fractions of each unit, within 0 and 1
+    PROPORTION: ClassVar["Reduce"]  # Wilson's, of values 0 and 1
+    PAIRED: ClassVar["Reduce"]  # Bonett and Price's, of values -1, 0 and 1
+    CORRECT: ClassVar["Reduce"]  # `PROPORTION`, and `WITHIN_ONE` of means of several
+    DROP: ClassVar["Reduce"]  # `PAIRED`, and `SKEWED` of means of several
+    NONE: ClassVar["Reduce"]  # a mean without an interval
+
+    @staticmethod
+    def ratio(numerator: str, denominator: str) -> "Reduce":
+        """Mean of one value over the mean of another; see `ratio`."""
+        return Reduce(ratio, (numerator, denominator))
+
+    @staticmethod
+    def jackknife(statistic: Callable[..., Any], *names: str) -> "Reduce":
+        """A statistic of all units, with the jackknife's interval; see `jackknife`."""
+        return Reduce(partial(jackknife, statistic), names)
+
+    @staticmethod
+    def by_row(statistic: Callable[..., Number], *names: str) -> "Reduce":
+        """A column of a statistic of the values (units,) of each row."""
+
+        def column(*values: np.ndarray) -> Estimated:
+            return stacked(
+                [statistic(*row) for row in zip(*(v.T for v in values), strict=True)]
+            )
+
+        return Reduce(column, names)
+
+    def average(self, by_unit: Float[np.ndarray, "n rows"]) -> Number:
+        """The mean over rows of a column of estimates, from its values by unit."""
+        return mean(by_unit.mean(1), self.interval)
+
+    def of(self, *names: str) -> "Reduce":
+        """The same reduction of values with other names than the estimate's."""
+        return replace(self, names=names)
+
+
+def _mean_with(interval: Interval) -> Reduce:
+    return Reduce(partial(mean, interval=interval), interval=interval)
+
+
+Reduce.MEAN, Reduce.SKEWED, Reduce.NOT_NEGATIVE, Reduce.FRACTION, Reduce.WITHIN_ONE = map(
+    _mean_with, (student, skewed, not_negative, fraction, within_one)
+)
+Reduce.PROPORTION, Reduce.PAIRED, Reduce.CORRECT, Reduce.DROP, Reduce.NONE = map(
+    _mean_with, (proportion, paired_proportion, fraction_of_correct, accuracy_drop, no_interval)
+)
 
 
 def _made(axes: int, value: np.ndarray, low: np.ndarray, high: np.ndarray, by_unit: np.ndarray):

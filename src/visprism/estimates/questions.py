@@ -1,6 +1,6 @@
 """Questions that the answers of results belong to, in the order in which readers ask them."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 OTHER = "other questions"
@@ -150,6 +150,13 @@ ATTENTION_DISTANCE = Question("How far does attention reach?", OTHER)
 ATTENTION_NMI = Question("Do queries attend to different keys?", OTHER)
 
 QUESTIONS = {q.text: q for q in list(globals().values()) if isinstance(q, Question)}
+
+
+def declared_question(text: str, better: Literal["", "higher", "lower"] = "") -> Question:
+    """The question that an estimate answers, with the direction that the estimate states."""
+    known = question_of(text)
+    QUESTIONS[text] = question = replace(known, better=better or known.better)
+    return question
 
 
 def question_of(text: str) -> Question:

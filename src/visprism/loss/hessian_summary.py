@@ -28,9 +28,13 @@ _ROUNDING = 1e-5  # of products in single precision, relative to the largest eig
 _MIN_BANDWIDTH = 0.02  # decades; narrower peaks cannot be seen
 
 
-@result_type("hessian-spectrum")
+@result_type("hessian-spectrum", "Eigenvalues of each mini-batch", figures={})
 class HessianSpectrum(Result):
     """Eigenvalues of the Hessians of mini-batches; one row for each, in order of rank.
+
+    Each row is a value of one mini-batch; an eigenvalue of the Hessian is within its
+    residual. Rank 0 marks estimates of the largest and smallest eigenvalue, for which
+    convergence is not required.
 
     Two more rows of rank 0 hold the largest (LA) and the smallest (SA) eigenvalue as the same
     products give them. Iteration does not wait for them to converge: see `converged`.
@@ -128,9 +132,13 @@ class HessianSpectrum(Result):
         )
 
 
-@result_type("hessian-curves")
+@result_type("hessian-curves", "Hessian eigenvalues", table=False)
 class HessianCurves(Result):
     """Densities of the magnitudes of eigenvalues, of negative and of positive ones.
+
+    Density of the leading Hessian eigenvalues of the mini-batches, by magnitude. Up to 9 of
+    them are drawn as marks. Large positive eigenvalues mean a sharp loss. Negative ones, on
+    the left, are directions of negative curvature: the weights are not at a local minimum.
 
     They are per decade: over log10 |value|, the two parts of a curve together have area 1.
     """
@@ -151,9 +159,13 @@ _OF_BATCHES: dict[str, Any] = {"over": "mini-batches", "comparison": "combined"}
 _FLATNESS = _OF_BATCHES | {"question": questions.FLATNESS}
 
 
-@result_type("hessian-summary")
+@result_type("hessian-summary", "Sharpness and convexity", figures={})
 class HessianSummary(Result):
     """NEP and APE of an objective; one row.
+
+    APE is the mean of the positive leading eigenvalues: with a larger one the loss is
+    sharper. NEP is the fraction of negative ones: with a larger one the loss is less
+    convex. Intervals are over mini-batches.
 
     Intervals are over at least 10 mini-batches, and for APE and the largest eigenvalue over at
     least 32.

@@ -26,6 +26,12 @@ def block_columns(blocks: Sequence[Block]) -> dict[str, Any]:
     }
 
 
+def source_columns(sources: Sequence[Any]) -> dict[str, Any]:
+    """The columns of `PerBlock`, one row for each block or attention."""
+    columns = block_columns([getattr(source, "block", source) for source in sources])
+    return columns | {"block": np.array([source.name for source in sources])}
+
+
 def pair_columns(first: Sequence[Block], other: Sequence[Block]) -> dict[str, Any]:
     """The columns of `BlockMatrix`, one row for each pair; the first block changes slowest."""
     columns = block_columns([block for block in first for _ in other])
@@ -74,6 +80,12 @@ class Neighbors:
             before if before is not None and grid_of(before) == grid_of(block) else None
             for block, before in blocks_before(self.blocks).items()
         ]
+
+    @property
+    def same_shape(self) -> Bool[np.ndarray, " blocks"]:
+        """Whether a block's feature map has the shape of the one that it refers to."""
+        pairs = zip(self.blocks, self.previous, strict=True)
+        return np.array([p is not None and b.shape == p.shape for b, p in pairs], dtype=bool)
 
     def columns(self) -> dict[str, Any]:
         """The columns `previous` and `between`, one row per block."""

@@ -25,7 +25,7 @@ from visprism.core.processes import gather, rank, world_size
 from visprism.core.run import DEFAULT_RUN, Run
 from visprism.passes.batches import Batch, blocks_on_grid, images_of, in_order
 from visprism.passes.sources import taps
-from visprism.passes.statistic import Arrays, Extracts, FeatureStatistic, Seen
+from visprism.passes.statistic import Arrays, Extract, Extracts, FeatureStatistic, Seen
 from visprism.table.result import Result
 
 
@@ -132,19 +132,28 @@ def observing(
             with compute.autocast():
                 forward(anatomy.model, images)
             keys = [
-                (id(statistic), key, x)
+                (id(statistic), key, name, x)
                 for tap in every_tap
                 for statistic, extracts in zip(tap.statistics, tap.extracts(), strict=True)
-                for key, x in extracts.items()
+                for key, values in extracts.items()
+                for name, x in _by_name(values)
             ]
-            extracted: dict[int, dict[Any, Tensor]] = {id(s): {} for s in statistics}
-            for (statistic, key, _), x in zip(keys, on_cpu([k[2] for k in keys]), strict=True):
-                extracted[statistic][key] = x
+            extracted: dict[int, dict[Any, Any]] = {id(s): {} for s in statistics}
+            moved = on_cpu([x for *_, x in keys])
+            for (statistic, key, name, _), x in zip(keys, moved, strict=True):
                 if not torch.isfinite(x).all():
                     raise _not_finite(anatomy, images, compute)
+                if name is None:
+                    extracted[statistic][key] = x
+                else:
+                    extracted[statistic].setdefault(key, {})[name] = x
             return [extracted[id(statistic)] for statistic in statistics]
 
         yield run_model
+
+
+def _by_name(values: Extract) -> Iterable[tuple[str | None, Tensor]]:
+    return [(None, values)] if isinstance(values, Tensor) else values.items()
 
 
 def blocks_off_grid(anatomy: Anatomy) -> dict[str, str]:

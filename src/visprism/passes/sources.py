@@ -17,7 +17,7 @@ from visprism.anatomy.run.surgery import watch, watch_tokens
 from visprism.anatomy.trace.graph import Graph, Node
 from visprism.anatomy.trace.token_positions import Layout
 from visprism.core.errors import InputError
-from visprism.passes.statistic import Extracts, FeatureStatistic
+from visprism.passes.statistic import Extract, Extracts, FeatureStatistic
 from visprism.passes.tokens import Tokens, token_roles
 
 # After the sum: what acts on each position by itself, or moves numbers without changing them.
@@ -87,7 +87,7 @@ class Tap:
 
     statistics: Sequence[FeatureStatistic]
     sources: Mapping[str, Block | Attention | BranchEnd]
-    extracted: dict[str, list[Tensor]]
+    extracted: dict[str, list[Extract]]
 
     def extracts(self) -> list[Extracts]:
         """What each statistic extracted from the latest forward pass, in forward order."""
@@ -103,7 +103,7 @@ class Tap:
         ]
 
 
-def _extracted(statistics: Sequence[FeatureStatistic], x: Tensor) -> list[Tensor]:
+def _extracted(statistics: Sequence[FeatureStatistic], x: Tensor) -> list[Extract]:
     with _without_autocast(x):
         return [statistic.extract(_precise(x)) for statistic in statistics]
 
@@ -119,7 +119,7 @@ def _feature_maps(
 def _tokens(anatomy: Anatomy, statistics: Sequence[FeatureStatistic], stack: ExitStack) -> Tap:
     roles = token_roles(anatomy)
 
-    def extract(block: Block, grid: Tensor, off_grid: Tensor) -> list[Tensor]:
+    def extract(block: Block, grid: Tensor, off_grid: Tensor) -> list[Extract]:
         with _without_autocast(grid):
             tokens = Tokens(block, _precise(grid), _precise(off_grid), roles[block.name])
             return [statistic.extract(tokens) for statistic in statistics]
@@ -131,7 +131,7 @@ def _tokens(anatomy: Anatomy, statistics: Sequence[FeatureStatistic], stack: Exi
 def _attention(
     anatomy: Anatomy, statistics: Sequence[FeatureStatistic], stack: ExitStack
 ) -> Tap:
-    def extract(weights: Weights) -> list[Tensor]:
+    def extract(weights: Weights) -> list[Extract]:
         with _without_autocast(weights.values):
             precise = replace(weights, values=_precise(weights.values))
             return [statistic.extract(precise) for statistic in statistics]
@@ -148,7 +148,7 @@ def _residual_branches(
         raise InputError(
             f"{type(anatomy.model).__name__} has no residual branch with an identity shortcut"
         )
-    extracted: dict[str, list[Tensor]] = {}
+    extracted: dict[str, list[Extract]] = {}
 
     def read(name: str, layout: Layout, x: Tensor) -> None:
         extracted[name] = _extracted(statistics, layout.to_map(x))

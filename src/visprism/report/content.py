@@ -6,11 +6,11 @@ from dataclasses import dataclass, field
 from math import inf
 from typing import Any
 
-from visprism.analyses.base import Analysis, Section
 from visprism.core.files import slug
 from visprism.core.options import options_of
 from visprism.estimates.findings import Finding
 from visprism.estimates.questions import Question, question_of
+from visprism.kit.analysis import Analysis, Section
 from visprism.report.glance import Line
 from visprism.report.rows import Row
 from visprism.table.result import Result

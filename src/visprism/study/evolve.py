@@ -9,10 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from visprism.analyses.base import ANALYSES, Analysis
 from visprism.analyses.evolution import Evolution
 from visprism.analyses.features.cka import CKA, Similarity
-from visprism.analyses.inputs import DataOptions, images_of
 from visprism.core.errors import InputError
 from visprism.core.files import slug
 from visprism.core.options import Effort
@@ -21,6 +19,8 @@ from visprism.core.provenance import Provenance
 from visprism.core.run import DEFAULT_RUN, Run
 from visprism.estimates.estimated import Estimated
 from visprism.estimates.findings import CODES
+from visprism.kit.analysis import ANALYSES, Analysis
+from visprism.kit.inputs import DataOptions, images_of
 from visprism.loss.training_curvature import CurvatureDuringTraining
 from visprism.study.checkpoints_of_run import checkpoints_in, loaded_checkpoint, of_one_network
 from visprism.study.events import silent

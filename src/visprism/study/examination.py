@@ -8,15 +8,15 @@ from typing import Any
 
 import torch
 
-from visprism.analyses.base import ANALYSES, Analysis, FeatureAnalysis
-from visprism.analyses.model_on_images import Measured, Subject
-from visprism.analyses.needs import Needs
 from visprism.core.errors import InputError, OutputError, shortage
 from visprism.core.options import Effort, option_values
 from visprism.core.processes import gather
 from visprism.core.provenance import machine, revision
 from visprism.core.run import Run, TimeBudgetError
 from visprism.estimates.text import number_of, some_of
+from visprism.kit.analysis import ANALYSES, Analysis, FeatureAnalysis
+from visprism.kit.model_on_images import Measured, Subject
+from visprism.kit.needs import Needs
 from visprism.passes.features import observations
 from visprism.report.rows import pairs_of
 from visprism.study.events import Finished, Listener, Planned, Started, Stopped, silent

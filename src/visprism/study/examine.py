@@ -7,15 +7,15 @@ from typing import Any
 
 import torch
 
-from visprism.analyses.base import ANALYSES, Analysis
-from visprism.analyses.inputs import DataOptions, candidates_of, check_names, subjects_of
-from visprism.analyses.model_on_images import Subject, forget_choice
 from visprism.core.devices import require_default_device
 from visprism.core.errors import InputError
 from visprism.core.memory import reused_memory
 from visprism.core.options import EFFORTS, Effort
 from visprism.core.processes import gather, rank
 from visprism.core.run import DEFAULT_RUN, Run
+from visprism.kit.analysis import ANALYSES, Analysis
+from visprism.kit.inputs import DataOptions, candidates_of, check_names, subjects_of
+from visprism.kit.model_on_images import Subject, forget_choice
 from visprism.study.console import reported
 from visprism.study.events import Listener
 from visprism.study.examination import Examination

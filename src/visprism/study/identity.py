@@ -12,13 +12,13 @@ import numpy as np
 import torch
 from torch import nn
 
-from visprism.analyses.base import Analysis
-from visprism.analyses.model_on_images import Subject, inputs_of
 from visprism.anatomy.trace.forward import forward
 from visprism.anatomy.trace.operations import tensors_in
 from visprism.core.errors import InputError
 from visprism.core.provenance import bytes_of
 from visprism.core.run import Run
+from visprism.kit.analysis import Analysis
+from visprism.kit.model_on_images import Subject, inputs_of
 from visprism.passes.batches import on_device
 from visprism.study.store import key_of
 

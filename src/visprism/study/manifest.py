@@ -3,11 +3,11 @@
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from visprism.analyses.base import ANALYSES
-from visprism.analyses.needs import Needs
 from visprism.core.preprocessing import NOT_STATED
 from visprism.core.provenance import Provenance
 from visprism.images.image_set import DATA
+from visprism.kit.analysis import ANALYSES
+from visprism.kit.needs import Needs
 from visprism.report.content import MOST_CARDS
 from visprism.study.study import FROM_PYTHON, Entry, Study
 

@@ -6,9 +6,9 @@ from dataclasses import replace
 from itertools import chain
 from typing import Any
 
-from visprism.analyses.base import ANALYSES, Analysis
-from visprism.analyses.needs import Needs
 from visprism.core.errors import InputError
+from visprism.kit.analysis import ANALYSES, Analysis
+from visprism.kit.needs import Needs
 from visprism.report.rows import pairs_of
 from visprism.study.store import Store
 from visprism.study.study import Entry, Failure, Study

@@ -15,9 +15,6 @@ from typing import Any, Literal
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
-from visprism.analyses.base import ANALYSES, Analysis
-from visprism.analyses.inputs import DataOptions, candidates_of, subjects_of
-from visprism.analyses.model_on_images import Subject, without_replicas
 from visprism.core.errors import InputError
 from visprism.core.files import make_folder
 from visprism.core.loggers import Logger, make_loggers
@@ -26,6 +23,9 @@ from visprism.core.preprocessing import Preprocessing
 from visprism.core.processes import gather, rank, world_size
 from visprism.core.run import DEFAULT_RUN, Run, unchanged_randomness
 from visprism.estimates.findings import Finding
+from visprism.kit.analysis import ANALYSES, Analysis
+from visprism.kit.inputs import DataOptions, candidates_of, subjects_of
+from visprism.kit.model_on_images import Subject, without_replicas
 from visprism.loss.training_curvature import evaluation_mode
 from visprism.passes.batches import check_whole, images_of
 from visprism.study.alarms import alarms_of

@@ -14,14 +14,14 @@ import torch
 from torch import nn
 from torch.utils._pytree import tree_leaves
 
-from visprism.analyses.base import Analysis, FeatureAnalysis
-from visprism.analyses.model_on_images import Subject, inputs_of
-from visprism.analyses.needs import WORK
 from visprism.anatomy.blocks.anatomy import costs
 from visprism.anatomy.trace.forward import forward
 from visprism.core.options import EFFORTS, Effort
 from visprism.core.processes import gather
 from visprism.core.run import Run
+from visprism.kit.analysis import Analysis, FeatureAnalysis
+from visprism.kit.model_on_images import Subject, inputs_of
+from visprism.kit.needs import WORK
 from visprism.passes.batches import batch_size, on_device
 
 _ONE_PASS = 2.0  # at most, with what is computed of the pass

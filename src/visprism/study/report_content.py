@@ -4,15 +4,15 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from visprism.analyses.base import ANALYSES, Analysis
 from visprism.analyses.evolution import SECTION as DURING_TRAINING
-from visprism.analyses.needs import Needs
 from visprism.anatomy.blocks.anatomy import Costs, short
 from visprism.core.errors import InputError
 from visprism.core.files import slug
 from visprism.core.registry import suggestion
 from visprism.estimates.answers import Answer
 from visprism.estimates.questions import Question, question_of
+from visprism.kit.analysis import ANALYSES, Analysis
+from visprism.kit.needs import Needs
 from visprism.report.content import (
     MOST_CARDS,
     Chapter,

@@ -5,11 +5,11 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from visprism.analyses.base import ANALYSES, Analysis
-from visprism.analyses.inputs import DataName, DataOptions
 from visprism.core.files import write_text, yaml_text
 from visprism.core.options import Effort, option_values
 from visprism.core.run import Run
+from visprism.kit.analysis import ANALYSES, Analysis
+from visprism.kit.inputs import DataName, DataOptions
 
 STUDY_FILE = "study.yaml"
 

@@ -52,9 +52,14 @@ _ALL = (TO_MEAN, TO_LOWEST, VARIANCE, SCALE_FREE, GAIN_TO_MEAN, GAIN_TO_LOWEST)
 CHANGES = {c.id: c for c in _ALL}
 
 
-@result_type("kind-summary")
+@result_type("kind-summary", "{main} by kind of block")
 class KindSummary(Result):
     """Change of a quantity across the blocks of each kind; one row for each kind and quantity.
+
+    Each point is the mean change across the blocks of one kind, with its 95% interval over
+    images; a change of -0.69 of a logarithm halves the quantity. Where a quantity has two
+    measures, a kind is read as lowering or raising it only if both agree. The interval
+    describes this network; other trained seeds may differ.
 
     A block falls or rises if the 95% interval of its change over images, by Student's t,
     excludes 0. Counted are blocks on the grid of the previous block with no block off the grid

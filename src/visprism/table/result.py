@@ -8,11 +8,19 @@ holds no model, tensor or figure, so that it can be saved, compared and drawn an
 """
 
 import html
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import MISSING, Field, asdict, dataclass, field, fields, replace
 from functools import cache
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, TypeVar, dataclass_transform, get_type_hints
+from typing import (
+    Annotated,
+    Any,
+    ClassVar,
+    Literal,
+    TypeVar,
+    dataclass_transform,
+    get_type_hints,
+)
 
 import numpy as np
 
@@ -22,8 +30,10 @@ from visprism.core.registry import import_all, load_plugins
 from visprism.estimates.answers import POINTS, Answer, EstimateInfo
 from visprism.estimates.estimated import Estimated, Number
 from visprism.estimates.findings import Finding
+from visprism.estimates.questions import declared_question
 from visprism.estimates.text import images_text
 from visprism.table.notebook import html_table
+from visprism.table.section import Section, reading_of
 from visprism.table.stored import (
     UnknownTypeError,
     check_types,
@@ -70,22 +80,32 @@ def scalar(label: str, unit: str = "", meaning: str = "", *, default: Any = MISS
 
 
 def estimate(
-    label: str, unit: str = "", meaning: str = "", *, default: Any = MISSING, **info: Any
+    label: str,
+    unit: str = "",
+    meaning: str = "",
+    *,
+    default: Any = MISSING,
+    asks: str = "",
+    better: Literal["", "higher", "lower"] = "",
+    **info: Any,
 ) -> Any:
     """A column or scalar with 95% intervals, and what follows from it.
 
-    It holds an `Estimated` column or a `Number`, made by `visprism.estimates.estimated.mean`,
-    `ratio` or `jackknife` from values by unit. With a question it is one of the answers that
-    models are compared by: their paired difference, its interval and the reason for a missing
-    one follow.
+    It holds an `Estimated` column or a `Number`, which `Result.reduced` makes from values by
+    unit as `reduce` says. With a question it is one of the answers that models are compared by:
+    their paired difference, its interval and the reason for a missing one follow.
 
     Args:
         label: of the quantity; a rewording changes no stored result.
         unit: of the value; "%" for fractions shown as percent in answers.
         meaning: formula or definition.
         default: of a scalar.
-        **info: fields of `EstimateInfo`: `question`, `over`, ...
+        asks: the question that it answers, such as "How accurate is the model?".
+        better: which values answer it better, if one direction is.
+        **info: fields of `EstimateInfo`: `reduce`, `row`, `over`, ...
     """
+    if asks:
+        info["question"] = declared_question(asks, better)
     declared = EstimateInfo(label, unit, meaning, **info)
     metadata = {
         # Fractions are stored as fractions, whatever answers show them as.
@@ -101,11 +121,24 @@ _TYPES: dict[str, "type[Result]"] = {}  # by identifier
 @dataclass_transform(
     frozen_default=True, kw_only_default=True, field_specifiers=(column, scalar, estimate)
 )
-def result_type(identifier: str) -> Callable[[type[R]], type[R]]:
+def result_type(
+    identifier: str,
+    title: str = "",
+    *,
+    figures: Mapping[str, Mapping[str, Any]] | None = None,
+    table: bool = True,
+) -> Callable[[type[R]], type[R]]:
     """Declare a class as a type of result that `Result.load` knows.
+
+    The second paragraph of its docstring is the text of its section in reports: what the figure
+    shows, and how to read it.
 
     Args:
         identifier: written into files; it never changes, whatever the class is called.
+        title: of its section in reports.
+        figures: options of each figure by the end of its file name, the main one first; by
+            default one figure without options, and none if empty.
+        table: whether reports show the rows.
     """
 
     def register(cls: type[R]) -> type[R]:
@@ -113,10 +146,15 @@ def result_type(identifier: str) -> Callable[[type[R]], type[R]]:
             raise InputError(f"identifier must be new, got {identifier!r}, which is registered")
         made = dataclass(frozen=True, kw_only=True, eq=False, repr=False)(cls)
         made.identifier = identifier
+        shown = {"": {}} if figures is None else figures
+        made.section = Section(made, title, reading_of(made), shown, table)
         _TYPES[identifier] = made
         return made
 
     return register
+
+
+result = result_type
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
@@ -128,6 +166,7 @@ class Result:
     """
 
     identifier: ClassVar[str] = ""
+    section: ClassVar[Section]  # of a type that is declared
     drawn_in: ClassVar[str] = ""  # the type of result that has its figure
     row_names: ClassVar[tuple[str, ...]] = ()  # columns that tell the rows of answers apart
     provenance: Provenance = field(default_factory=Provenance)
@@ -200,6 +239,20 @@ class Result:
             for f in fields(cls)
             if f.name != "provenance"
         }
+
+    @classmethod
+    def reduced(cls: type[R], values: Mapping[str, np.ndarray], **columns: Any) -> R:
+        """The result whose estimates are made from values by unit, as each states by `reduce`.
+
+        Args:
+            values: by name, (units,) for a scalar and (units, rows) for a column.
+            **columns: what is no estimate, and estimates that fit no `Reduce`.
+        """
+        for name, info in cls.estimates().items():
+            names = info.reduce.names or (name,)
+            if name not in columns and values.keys() >= {*names}:
+                columns[name] = info.reduce.compute(*(values[n] for n in names))
+        return cls(**columns)
 
     @classmethod
     def estimates(cls) -> dict[str, EstimateInfo]:
@@ -293,8 +346,9 @@ class Result:
         return {answer.id: answer.value for answer in self.answers()}
 
     def answered(self, name: str) -> np.ndarray:
-        """Indices of the rows of an estimate that are answers; all, unless overridden."""
-        return np.arange(len(self))
+        """Indices of the rows of an estimate that are answers, as its `row` says."""
+        rows = np.arange(len(self))
+        return rows[-1:] if self.estimates()[name].row == "last" else rows
 
     def reading(self, name: str, row: int) -> dict[str, Any]:
         """Further fields of the `Answer` of an estimate, such as what it means."""
@@ -303,6 +357,10 @@ class Result:
     def _answers_of(self, name: str, info: EstimateInfo) -> Iterator[Answer]:
         value = getattr(self, name)
         key = f"{self.identifier}.{name}"
+        if info.row == "mean over blocks" and value.by_unit is not None:
+            average = info.reduce.average(value.by_unit)
+            yield info.answer(key, average, [info.row], **self.reading(name, 0))
+            return
         if not isinstance(value, np.ndarray):
             yield info.answer(key, value, **self.reading(name, 0))
             return

@@ -23,10 +23,11 @@ from jaxtyping import Bool, Float, Int
 from visprism.estimates.answers import POINTS
 from visprism.estimates.estimated import Estimated
 from visprism.estimates.findings import Finding
-from visprism.estimates.text import images_text, interval_text, selection_text
+from visprism.estimates.text import images_text, interval_text, selection_text, some_of
 from visprism.table.result import ColumnInfo, Result, Texts, column, scalar
 
 R = TypeVar("R", bound=Result)
+P = TypeVar("P", bound="Pictures")
 
 
 def in_sentence(label: str) -> str:
@@ -136,6 +137,16 @@ class PerBlock(Result):
         "Stream", "", "0 for what everything passes through; parallel streams from 1", default=0
     )
 
+    def flagged(
+        self, rows: Bool[np.ndarray, "rows"], text: str, code: str
+    ) -> Iterator[Finding]:
+        """A finding on the blocks of some rows, if there are any."""
+        names = self.block[rows].tolist()
+        if names:
+            yield Finding(
+                f"{text}: {len(names)} of {len(self)} blocks ({some_of(names)})", code
+            )
+
     def first_rows(self) -> Bool[np.ndarray, "rows"]:
         """Whether a row is the first of its block."""
         return np.append([True], self.block[1:] != self.block[:-1])[: len(self)]
@@ -172,7 +183,10 @@ class ValuedPerBlock(Valued, PerBlock):
     """Values of blocks, of one or several series."""
 
     def sentences(self) -> Iterator[str | Finding]:
-        """First block, last block and largest value of each series."""
+        """Other answers, then first block, last block and largest value of each series."""
+        for name, info in self.estimates().items():
+            if info.question and (name != self.value_name or info.row == "mean over blocks"):
+                yield from (a.sentence(self.units_text) for a in self._answers_of(name, info))
         label = in_sentence(self.value_info().label)
         for name, rows in self.series().items():
             finite = rows[np.isfinite(self.values[rows])]
@@ -328,6 +342,13 @@ class Pictures(Valued):
     def has_figure(self, **_: Any) -> bool:
         """Whether any pixel has a value."""
         return bool(np.isfinite(self.values).any())
+
+    @classmethod
+    def of_pictures(
+        cls: type[P], pictures: Mapping[str, Float[np.ndarray, "h w"]], **columns: Any
+    ) -> P:
+        """Pictures of these values by their names, with further columns."""
+        return cls(**picture_columns(pictures, cls.value_name), **columns)
 
     def pictures(self) -> dict[str, Float[np.ndarray, "h w"]]:
         """Each picture as an array, by its name."""

@@ -117,7 +117,7 @@ def _metrics(model: nn.Module, test: Test, run: Run) -> tuple[int, tuple[float, 
     if isinstance(test, PaddedBatches):
         predictions = predictions.subset(torch.arange(len(predictions) - test.padding))
     measured = calibration(predictions)
-    return len(predictions), tuple(measured.of(name) for name in ("accuracy", "nll", "ece"))
+    return len(predictions), (measured.accuracy, measured.nll, measured.ece)
 
 
 class PaddedBatches(Sequence):

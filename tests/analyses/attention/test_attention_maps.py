@@ -17,7 +17,7 @@ from visprism import (
     forward,
     rollout,
 )
-from visprism.analyses.inputs import subject_of
+from visprism.kit.inputs import subject_of
 
 
 def built(name="vit_tiny_patch16_224", **options):

@@ -17,7 +17,7 @@ from visprism.analyses.features.attribution import (
     gradient_maps,
     ranks,
 )
-from visprism.analyses.inputs import subject_of
+from visprism.kit.inputs import subject_of
 
 SIDE, PATCH = 16, 4
 

@@ -9,7 +9,7 @@ from scipy.linalg import pinv
 from small_models import Given
 
 import visprism as vp
-from visprism.analyses.inputs import subject_of
+from visprism.kit.inputs import subject_of
 
 
 @cache

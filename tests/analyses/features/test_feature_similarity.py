@@ -11,7 +11,7 @@ from scipy.stats import spearmanr
 from small_models import Given, OneBlock
 
 import visprism as vp
-from visprism.analyses.inputs import subject_of
+from visprism.kit.inputs import subject_of
 
 MEASURES = ("mutual_knn", "procrustes", "rsa")
 RUN = vp.Run()

@@ -12,7 +12,6 @@ from torch.utils.flop_counter import FlopCounterMode
 from unusual_modules import built
 
 import visprism as vp
-from visprism.analyses.inputs import subject_of
 from visprism.anatomy.run.ablations import (
     block_ablations,
     combine_ablations,
@@ -22,6 +21,7 @@ from visprism.anatomy.run.ablations import (
 from visprism.anatomy.run.cached_forward import cache_cuts, can_start_at
 from visprism.anatomy.run.replaced_parts import convolution_parts, head_parts
 from visprism.estimates.estimated import mean
+from visprism.kit.inputs import subject_of
 from visprism.results import Ablations
 
 MODELS = {

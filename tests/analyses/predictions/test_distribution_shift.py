@@ -7,11 +7,11 @@ from results_by_hand.base import complete
 from torch import nn
 
 from visprism import DistributionShift, InputError, Predictions, Preprocessing, Provenance
-from visprism.analyses.inputs import subject_of
-from visprism.analyses.predictions.corruptions import ALEXNET
 from visprism.analyses.predictions.distribution_shift import restricted
 from visprism.core.statistics import difference_interval, wilson
+from visprism.estimates.corruption_error import ALEXNET
 from visprism.images.stored import stored_conditions
+from visprism.kit.inputs import subject_of
 from visprism.results import ShiftedAccuracy
 
 

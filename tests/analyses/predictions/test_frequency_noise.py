@@ -5,7 +5,6 @@ import torch
 from classifiers_by_hand import Waves
 
 from visprism import FrequencyNoise, InputError, Preprocessing, Run, frequency_noise
-from visprism.analyses.inputs import subject_of
 from visprism.analyses.predictions.bands import (
     BAND_CENTERS,
     band,
@@ -15,6 +14,7 @@ from visprism.analyses.predictions.bands import (
     radius,
     with_rms,
 )
+from visprism.kit.inputs import subject_of
 from visprism.passes.perturbed import PixelSpace
 from visprism.results import FrequencyContrasts
 

@@ -38,7 +38,7 @@ def test_the_temperature_undoes_a_factor_on_the_logits(factor):
     torch.testing.assert_close(scaled.logits, calibrated.logits, rtol=1e-4, atol=1e-5)
     assert scaling.nll_change == pytest.approx(scaling.nll_after - scaling.nll_before)
     assert scaling.nll_change.high < 0
-    ece = [calibration(p).of("ece") for p in (given, scaled)]
+    ece = [calibration(p).ece for p in (given, scaled)]
     assert [scaling.ece_before, scaling.ece_after] == pytest.approx(ece)
     assert scaling.debiased_after.low == 0 < scaling.debiased_before.low
 

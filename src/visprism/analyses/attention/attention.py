@@ -20,7 +20,6 @@ from matplotlib.axes import Axes
 from torch import Tensor
 from torch.nn import functional
 
-from visprism.analyses.base import ANALYSES, FeatureAnalysis, Needs, Section
 from visprism.anatomy.blocks.anatomy import Anatomy
 from visprism.anatomy.blocks.attention import Attention as Layer
 from visprism.anatomy.blocks.attention import Weights, attentions
@@ -32,6 +31,7 @@ from visprism.estimates import questions
 from visprism.estimates.estimated import Estimated, Number, mean
 from visprism.estimates.findings import Finding
 from visprism.estimates.text import interval_text
+from visprism.kit.analysis import ANALYSES, FeatureAnalysis, Needs, Section
 from visprism.passes.features import Seen
 from visprism.table.result import Result, Texts, column, estimate, result_type
 

@@ -15,8 +15,6 @@ from matplotlib.axes import Axes
 from matplotlib.image import AxesImage
 from torch import Tensor
 
-from visprism.analyses.base import ANALYSES, Analysis, Cost, Needs, Section, Sizes
-from visprism.analyses.model_on_images import Subject, inputs_of
 from visprism.analyses.pictures import image_pictures, pictures_section
 from visprism.anatomy.blocks.anatomy import Anatomy
 from visprism.anatomy.blocks.attention import Attention, attentions
@@ -30,6 +28,8 @@ from visprism.core.run import DEFAULT_RUN, Run
 from visprism.drawing.color_bars import side_by_side
 from visprism.drawing.registry import figure
 from visprism.estimates.findings import Finding
+from visprism.kit.analysis import ANALYSES, Analysis, Cost, Needs, Section, Sizes
+from visprism.kit.model_on_images import Subject, inputs_of
 from visprism.passes.batches import check_evaluation_mode, images_of
 from visprism.passes.blocks import spread
 from visprism.passes.tokens import described_readout, tokens_read

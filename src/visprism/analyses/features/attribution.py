@@ -25,8 +25,6 @@ from jaxtyping import Float, Int64
 from torch import Tensor
 from torch.nn import functional
 
-from visprism.analyses.base import ANALYSES, Analysis, Cost, Needs, Section, Sizes
-from visprism.analyses.model_on_images import Subject
 from visprism.analyses.pictures import image_pictures, pictures_section
 from visprism.anatomy.blocks.anatomy import Anatomy, Block
 from visprism.anatomy.run.interception import intercept
@@ -38,6 +36,8 @@ from visprism.core.run import Run
 from visprism.estimates.estimated import Estimated, mean, skewed
 from visprism.estimates.findings import Finding
 from visprism.estimates.text import some_of, text_of
+from visprism.kit.analysis import ANALYSES, Analysis, Cost, Needs, Section, Sizes
+from visprism.kit.model_on_images import Subject
 from visprism.passes.batches import Batch, blocks_on_grid, images_of, in_order, positioned
 from visprism.passes.blocks import block_columns, spread
 from visprism.passes.features import Arrays, Gathered

@@ -14,9 +14,9 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from visprism.analyses.base import ANALYSES, FeatureAnalysis, Section
 from visprism.core.devices import for_complex
 from visprism.estimates.estimated import Estimated, mean, ratio
+from visprism.kit.analysis import ANALYSES, FeatureAnalysis, Section
 from visprism.passes.blocks import block_columns
 from visprism.passes.features import Seen
 from visprism.table.result import Result, estimate, result_type

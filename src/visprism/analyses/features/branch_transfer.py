@@ -14,7 +14,6 @@ from jaxtyping import Float
 from matplotlib.axes import Axes
 from torch import Tensor
 
-from visprism.analyses.base import ANALYSES, FeatureAnalysis, Section
 from visprism.analyses.features.fourier import (
     AXES,
     PROFILES,
@@ -24,11 +23,12 @@ from visprism.analyses.features.fourier import (
     references,
     without_profile,
 )
-from visprism.analyses.model_on_images import Subject
 from visprism.core.options import option
 from visprism.drawing.depth import depth_bar, spectra
 from visprism.drawing.registry import figure
 from visprism.estimates.estimated import Estimated
+from visprism.kit.analysis import ANALYSES, FeatureAnalysis, Section
+from visprism.kit.model_on_images import Subject
 from visprism.passes.features import Arrays, Extracts, Seen
 from visprism.passes.profiles import NO_AMPLITUDE
 from visprism.passes.sources import BranchEnd, residual_branches

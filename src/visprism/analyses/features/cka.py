@@ -29,7 +29,6 @@ from matplotlib.axis import Axis
 from matplotlib.patches import Rectangle
 from torch import Tensor
 
-from visprism.analyses.base import ANALYSES, Cost, FeatureAnalysis, Section, Sizes
 from visprism.analyses.features.block_structure import (
     BlockStructure,
     block_structure,
@@ -45,7 +44,6 @@ from visprism.analyses.features.hsic import (
     rbf,
     scaled,
 )
-from visprism.analyses.model_on_images import Measured, Subject
 from visprism.anatomy.blocks.anatomy import Anatomy, Block
 from visprism.anatomy.trace.forward import batch_size
 from visprism.core.errors import InputError
@@ -68,6 +66,8 @@ from visprism.estimates.estimated import (
     student,
 )
 from visprism.estimates.findings import Finding
+from visprism.kit.analysis import ANALYSES, Cost, FeatureAnalysis, Section, Sizes
+from visprism.kit.model_on_images import Measured, Subject
 from visprism.passes.batches import Batch, images_of, in_order
 from visprism.passes.blocks import pair_columns
 from visprism.passes.features import Arrays, Extracts, Gathered, Seen, observing

@@ -23,8 +23,6 @@ import torch
 from jaxtyping import Float, Int
 from torch import nn
 
-from visprism.analyses.base import ANALYSES, Analysis, Needs, Section, Sizes
-from visprism.analyses.model_on_images import Subject
 from visprism.core.errors import InputError
 from visprism.core.options import option
 from visprism.core.run import Run, stream
@@ -32,6 +30,8 @@ from visprism.estimates import questions
 from visprism.estimates.estimated import Estimated, Number, jackknife
 from visprism.estimates.findings import Finding
 from visprism.estimates.text import some_of, text_of
+from visprism.kit.analysis import ANALYSES, Analysis, Needs, Section, Sizes
+from visprism.kit.model_on_images import Subject
 from visprism.passes.blocks import block_columns
 from visprism.passes.pooled import PooledFeatures, Pooling, pooled_features
 from visprism.table.result import Result, column, estimate, result_type, scalar

@@ -25,12 +25,12 @@ import numpy as np
 import torch
 from jaxtyping import Float, Int
 
-from visprism.analyses.base import ANALYSES, Analysis, Cost, Needs, Section, Sizes
-from visprism.analyses.model_on_images import Measured, Subject
 from visprism.core.errors import InputError
 from visprism.core.options import option
 from visprism.core.run import Run, stream
 from visprism.estimates.estimated import Estimated, mean, no_interval, student
+from visprism.kit.analysis import ANALYSES, Analysis, Cost, Needs, Section, Sizes
+from visprism.kit.model_on_images import Measured, Subject
 from visprism.passes.blocks import pair_columns
 from visprism.passes.pooled import PooledFeatures, pooled_features, unit
 from visprism.table.result import Result, column, estimate, result_type, scalar

@@ -18,8 +18,6 @@ from jaxtyping import Float
 from matplotlib.axes import Axes
 from torch import Tensor
 
-from visprism.analyses.base import ANALYSES, FeatureAnalysis, Section, reason_of_error
-from visprism.analyses.model_on_images import Subject
 from visprism.anatomy.blocks.anatomy import Anatomy, Block
 from visprism.core.errors import InputError
 from visprism.core.options import option
@@ -28,6 +26,8 @@ from visprism.drawing.depth import against_depth, depth_bar, kinds_key, spectra
 from visprism.drawing.registry import figure
 from visprism.estimates.estimated import Estimated, mean
 from visprism.estimates.findings import Finding
+from visprism.kit.analysis import ANALYSES, FeatureAnalysis, Section, reason_of_error
+from visprism.kit.model_on_images import Subject
 from visprism.passes import profiles
 from visprism.passes.blocks import block_columns, grid_of
 from visprism.passes.features import Seen

@@ -13,12 +13,12 @@ import numpy as np
 from jaxtyping import Float
 from torch import Tensor
 
-from visprism.analyses.base import ANALYSES, FeatureAnalysis, Section
-from visprism.analyses.model_on_images import Subject
 from visprism.core.options import option
 from visprism.core.statistics import t_quantile
 from visprism.estimates.estimated import Estimated
 from visprism.estimates.findings import Finding
+from visprism.kit.analysis import ANALYSES, FeatureAnalysis, Section
+from visprism.kit.model_on_images import Subject
 from visprism.passes.profiles import log_amplitude_plane
 from visprism.passes.sources import BranchEnd, residual_branches
 from visprism.passes.statistic import Arrays, Extracts, Seen, Sees

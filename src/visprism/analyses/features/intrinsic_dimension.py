@@ -18,13 +18,13 @@ from typing import Literal
 import numpy as np
 from jaxtyping import Float, Int64
 
-from visprism.analyses.base import ANALYSES, Analysis, Needs, Section, Sizes
-from visprism.analyses.model_on_images import Subject
 from visprism.core.files import atomic_write
 from visprism.core.options import option
 from visprism.core.run import Run
 from visprism.core.statistics import t_quantile
 from visprism.estimates.estimated import Estimated
+from visprism.kit.analysis import ANALYSES, Analysis, Needs, Section, Sizes
+from visprism.kit.model_on_images import Subject
 from visprism.passes.blocks import block_columns
 from visprism.passes.pooled import PooledFeatures, pooled_features
 from visprism.table.result import Result, column, estimate, result_type, scalar

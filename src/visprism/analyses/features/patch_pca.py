@@ -16,8 +16,6 @@ from jaxtyping import Float
 from matplotlib.axes import Axes
 from torch import Tensor
 
-from visprism.analyses.base import ANALYSES, Analysis, Needs, Section, Sizes
-from visprism.analyses.model_on_images import Subject
 from visprism.analyses.pictures import image_pictures, pictures_section
 from visprism.anatomy.run.surgery import watch
 from visprism.anatomy.trace.forward import batch_size, forward
@@ -28,6 +26,8 @@ from visprism.drawing.color_bars import caption, picture
 from visprism.drawing.registry import figure
 from visprism.estimates.findings import Finding
 from visprism.estimates.text import images_text
+from visprism.kit.analysis import ANALYSES, Analysis, Needs, Section, Sizes
+from visprism.kit.model_on_images import Subject
 from visprism.passes.batches import blocks_on_grid, images_of
 from visprism.passes.blocks import block_columns, grid_of, spread
 from visprism.table.result import Result, result_type, scalar

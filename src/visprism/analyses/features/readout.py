@@ -22,8 +22,6 @@ import numpy as np
 import torch
 from jaxtyping import Bool, Float, Int
 
-from visprism.analyses.base import ANALYSES, Analysis, Cost, Needs, Section, Sizes
-from visprism.analyses.model_on_images import Subject
 from visprism.anatomy.blocks.anatomy import Anatomy, Block
 from visprism.anatomy.run.cached_forward import cache_cuts, can_start_at, forward_from_cut
 from visprism.anatomy.trace.forward import forward
@@ -33,6 +31,8 @@ from visprism.core.run import Run
 from visprism.estimates import questions
 from visprism.estimates.estimated import Estimated, mean, proportion
 from visprism.estimates.findings import Finding
+from visprism.kit.analysis import ANALYSES, Analysis, Cost, Needs, Section, Sizes
+from visprism.kit.model_on_images import Subject
 from visprism.passes.batches import Batch, blocks_on_grid, in_order, labeled
 from visprism.passes.blocks import block_columns
 from visprism.passes.pooled import PooledFeatures, pooled_features, unit

@@ -15,8 +15,6 @@ from matplotlib.axes import Axes
 from torch import Tensor
 from torch.nn.functional import avg_pool2d
 
-from visprism.analyses.base import ANALYSES, Analysis, Cost, Needs, Section, Sizes, function_of
-from visprism.analyses.model_on_images import Subject
 from visprism.anatomy.blocks.anatomy import Anatomy, Block
 from visprism.anatomy.run.surgery import watch
 from visprism.anatomy.trace.forward import Images, as_written, batch_size, forward, pixels
@@ -30,6 +28,8 @@ from visprism.drawing.style import FAINT
 from visprism.estimates import questions
 from visprism.estimates.estimated import Estimated, mean
 from visprism.estimates.findings import Finding
+from visprism.kit.analysis import ANALYSES, Analysis, Cost, Needs, Section, Sizes, function_of
+from visprism.kit.model_on_images import Subject
 from visprism.passes.batches import Batch, blocks_on_grid, images_of, in_order
 from visprism.passes.blocks import block_columns, spread
 from visprism.passes.features import Arrays, Gathered

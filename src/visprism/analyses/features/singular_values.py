@@ -15,7 +15,6 @@ from jaxtyping import Float
 from matplotlib.axes import Axes
 from torch import Tensor
 
-from visprism.analyses.base import ANALYSES, FeatureAnalysis, Section
 from visprism.core.devices import in_float64
 from visprism.drawing.depth import curves_of_blocks, depth_bar
 from visprism.drawing.registry import figure
@@ -23,6 +22,7 @@ from visprism.estimates import questions
 from visprism.estimates.answers import Answer
 from visprism.estimates.estimated import Number
 from visprism.estimates.findings import Finding
+from visprism.kit.analysis import ANALYSES, FeatureAnalysis, Section
 from visprism.passes.blocks import block_columns
 from visprism.passes.features import Arrays, Extracts, Seen
 from visprism.table.result import Result, Texts, column, estimate, result_type

@@ -6,10 +6,10 @@ from jaxtyping import Float
 from torch import Tensor
 from torch.nn import functional
 
-from visprism.analyses.base import ANALYSES, FeatureAnalysis, Section
 from visprism.core.devices import in_float64
 from visprism.estimates import questions
 from visprism.estimates.estimated import Estimated, mean
+from visprism.kit.analysis import ANALYSES, FeatureAnalysis, Section
 from visprism.passes.blocks import block_columns
 from visprism.passes.features import Seen
 from visprism.passes.tokens import Tokens

@@ -6,8 +6,6 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.ticker import MaxNLocator
 
-from visprism.analyses.base import ANALYSES, Analysis, Cost, Needs, Section, Sizes
-from visprism.analyses.model_on_images import Subject
 from visprism.core.options import option
 from visprism.core.run import Run
 from visprism.drawing.registry import figure
@@ -16,6 +14,8 @@ from visprism.estimates import questions
 from visprism.estimates.estimated import Number, mean, no_interval, student
 from visprism.estimates.findings import Finding
 from visprism.estimates.text import text_of
+from visprism.kit.analysis import ANALYSES, Analysis, Cost, Needs, Section, Sizes
+from visprism.kit.model_on_images import Subject
 from visprism.loss.density import hutchpp, quadrature
 from visprism.loss.eigenvalues import (
     WHICH_LABELS,

@@ -9,92 +9,65 @@ from typing import Literal
 import numpy as np
 from matplotlib.axes import Axes
 
-from visprism.analyses.base import ANALYSES, Analysis, Cost, Needs, Section, Sizes
-from visprism.analyses.model_on_images import Subject
-from visprism.core.options import option
-from visprism.core.run import Run
+from visprism import kit
+from visprism.drawing import style
 from visprism.drawing.depth import from_zero
-from visprism.drawing.registry import figure
-from visprism.drawing.style import FAINT, KIND_COLORS
 from visprism.loss.hessian_summary import (
     HessianCurves,
     HessianSpectrum,
     HessianSummary,
 )
 from visprism.loss.spectrum import hessian_spectrum
-from visprism.table.result import Result
 
 # Hessian-vector products per mini-batch: 17 to 23 on small ResNets and ViTs; building their
 # graphs takes the time of 3 more.
 _PRODUCTS = 26
 
 
-@ANALYSES.register
-class Hessian(Analysis):
+@kit.analysis
+class Hessian(kit.Analysis):
     """Leading Hessian eigenvalues of mini-batches of training images."""
 
     name = "hessian"
     full_precision = True
     group = "loss"
-    needs = Needs.TARGETS | Needs.GRADIENTS | Needs.TRAINING_IMAGES
+    needs = kit.Needs.TARGETS | kit.Needs.GRADIENTS | kit.Needs.TRAINING_IMAGES
     source = "Park & Kim (2022), fig. 1b, 4 and app. C"
     claims = ("C1", "C2", "C3", "C13", "C16")
-    images = Sizes(fewest=16, quick=80, standard=512, work=3)  # 80: ten mini-batches
+    images = kit.Sizes(fewest=16, quick=80, standard=512, work=3)  # 80: ten mini-batches
     rank = 3
-    sections = (
-        Section(
-            HessianSummary,
-            "Sharpness and convexity",
-            "APE is the mean of the positive leading eigenvalues: with a larger one the loss "
-            "is sharper. NEP is the fraction of negative ones: with a larger one the loss is "
-            "less convex. Intervals are over mini-batches.",
-            figures={},
-        ),
-        Section(
-            HessianCurves,
-            "Hessian eigenvalues",
-            "Density of the leading Hessian eigenvalues of the mini-batches, by magnitude. Up "
-            "to 9 of them are drawn as marks. Large positive eigenvalues mean a sharp "
-            "loss. Negative ones, on the left, are directions of negative curvature: the "
-            "weights are not at a local minimum.",
-            table=False,
-        ),
-        Section(
-            HessianSpectrum,
-            "Eigenvalues of each mini-batch",
-            "Each row is a value of one mini-batch; an eigenvalue of the Hessian is within its "
-            "residual. Rank 0 marks estimates of the largest and smallest eigenvalue, for "
-            "which convergence is not required.",
-            figures={},
-        ),
+    gives = (
+        HessianSummary,
+        HessianCurves,
+        HessianSpectrum,
     )
 
-    k: int = option(5, "number of leading eigenvalues of each mini-batch", minimum=1)
-    which: Literal["LM", "LA", "SA", "BE"] = option(
+    k: int = kit.option(5, "number of leading eigenvalues of each mini-batch", minimum=1)
+    which: Literal["LM", "LA", "SA", "BE"] = kit.option(
         "LM", "largest in magnitude (LM), largest (LA), smallest (SA), or both ends (BE)"
     )
-    mini_batch: int = option(16, "images per mini-batch", minimum=1, quick=8)
-    train_images: Literal["clean", "augmented"] = option(
+    mini_batch: int = kit.option(16, "images per mini-batch", minimum=1, quick=8)
+    train_images: Literal["clean", "augmented"] = kit.option(
         "clean", "training images as they are, or augmented as in the strong recipe"
     )
-    weight_decay: float | None = option(
+    weight_decay: float | None = kit.option(
         0.0,
         "weight decay of the L2 term; 0, also for a checkpoint with a recipe: only the NLL; "
         "above 0: NLL + L2 instead; none: that in the checkpoint's recipe, or 0 without one",
         minimum=0,
     )
-    parameters: str = option(
+    parameters: str = kit.option(
         "all",
         "parameters to differentiate by: all, a pattern of names, block:NAME, stage:NUMBER or "
         "kind:KIND",
     )
-    learning_rate: float | None = option(
+    learning_rate: float | None = kit.option(
         None,
         "learning rate of training, to compare the sharpness with 2 / learning rate",
         above=0,
     )
 
-    def measure(self, subject: Subject, run: Run) -> tuple[Result, ...]:
+    def measure(self, subject: kit.Subject, run: kit.Run) -> tuple[kit.Result, ...]:
         """Summary, densities and spectrum."""
         subject = subject.in_mini_batches(self.mini_batch)
         wd = subject.weight_decay if self.weight_decay is None else self.weight_decay
@@ -115,18 +88,18 @@ class Hessian(Analysis):
         )
         return spectrum.summary(), spectrum.curves(), spectrum
 
-    def cost(self, subject: Subject) -> Cost:
+    def cost(self, subject: kit.Subject) -> kit.Cost:
         """About 26 Hessian-vector products of each mini-batch."""
-        return Cost(products=float(_PRODUCTS))
+        return kit.Cost(products=float(_PRODUCTS))
 
 
-@figure(width=3.2, height=2.1, share_values=True)
+@kit.figure(width=3.2, height=2.1, share_values=True)
 def _(result: HessianCurves, ax: Axes) -> Axes:
     """Densities of negative and positive eigenvalues on one axis, logarithmic beyond 0.
 
     Fewer than 10 eigenvalues of a sign are drawn as marks, without a density.
     """
-    color = KIND_COLORS["conv"]
+    color = style.KIND_COLORS["conv"]
     for sign in np.unique(result.sign):
         curve = result.select(result.sign == sign)
         if np.isnan(curve.density).any():  # too few eigenvalues for a density
@@ -138,7 +111,7 @@ def _(result: HessianCurves, ax: Axes) -> Axes:
         smallest = 10 ** np.floor(np.log10(np.abs(result.value).min()))
         other = getattr(ax.xaxis.get_transform(), "linthresh", np.inf)
         ax.set_xscale("symlog", linthresh=min(smallest, other), linscale=0.5)
-    ax.axvline(0, color=FAINT, linewidth=0.6, zorder=0)
+    ax.axvline(0, color=style.FAINT, linewidth=0.6, zorder=0)
     from_zero(ax)
     ax.set(xlabel=HessianCurves.infos()["value"].label, ylabel="Density per decade")
     return ax

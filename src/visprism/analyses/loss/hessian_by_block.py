@@ -17,8 +17,6 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 from torch import Tensor
 
-from visprism.analyses.base import ANALYSES, Analysis, Cost, Needs, Section, Sizes, function_of
-from visprism.analyses.model_on_images import Subject
 from visprism.anatomy.blocks.anatomy import Anatomy, Block
 from visprism.anatomy.trace.forward import Images, part_of
 from visprism.core.errors import InputError
@@ -27,6 +25,8 @@ from visprism.core.run import DEFAULT_RUN, Run
 from visprism.estimates.estimated import mean, stacked
 from visprism.estimates.findings import Finding
 from visprism.estimates.text import images_text
+from visprism.kit.analysis import ANALYSES, Analysis, Cost, Needs, Section, Sizes, function_of
+from visprism.kit.model_on_images import Subject
 from visprism.loss.density import trace_of_part
 from visprism.loss.eigenvalues import CONVERGED, RESIDUAL, unconverged
 from visprism.loss.krylov import Request, eigenpairs

@@ -16,9 +16,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 from torch import nn
 
-from visprism.analyses.base import ANALYSES, Analysis, Cost, Needs, Section, Sizes
 from visprism.analyses.loss.checkpoints import stored_weights
-from visprism.analyses.model_on_images import Subject
 from visprism.core.options import option
 from visprism.core.run import DEFAULT_RUN, Run
 from visprism.drawing.color_bars import color_bar
@@ -26,6 +24,8 @@ from visprism.drawing.losses import CHANCE_POSITION, LOSSES, loss_scale
 from visprism.drawing.registry import figure, surface_of
 from visprism.drawing.shapes import value_bar
 from visprism.drawing.style import INK, SIMILARITY, STRIP, legend, tip
+from visprism.kit.analysis import ANALYSES, Analysis, Cost, Needs, Section, Sizes
+from visprism.kit.model_on_images import Subject
 from visprism.loss.eigenvalues import top_eigenpairs
 from visprism.loss.landscape import BATCH_NORM_LABELS, LossSurface, landscape
 from visprism.loss.loss_by_distance import RADII, LossByDistance, loss_by_distance

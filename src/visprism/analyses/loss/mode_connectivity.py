@@ -17,9 +17,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from visprism.analyses.base import ANALYSES, Analysis, Cost, Needs, Section, Sizes, function_of
 from visprism.analyses.loss.checkpoints import names_of, stored_weights
-from visprism.analyses.model_on_images import Subject
 from visprism.core.options import option
 from visprism.core.run import DEFAULT_RUN, Run
 from visprism.core.statistics import mean_interval
@@ -27,6 +25,8 @@ from visprism.estimates.answers import POINTS
 from visprism.estimates.estimated import Number, mean, paired_proportion, stacked
 from visprism.estimates.findings import Finding
 from visprism.estimates.text import number_of, points_text, selection_text, text_of
+from visprism.kit.analysis import ANALYSES, Analysis, Cost, Needs, Section, Sizes, function_of
+from visprism.kit.model_on_images import Subject
 from visprism.loss.directions import difference
 from visprism.loss.objective import cross_entropy
 from visprism.loss.planes import State

@@ -16,8 +16,6 @@ import torch
 from jaxtyping import Float
 from matplotlib.axes import Axes
 
-from visprism.analyses.base import ANALYSES, Analysis, Cost, Needs, Section, Sizes, function_of
-from visprism.analyses.model_on_images import Subject
 from visprism.core.errors import InputError
 from visprism.core.options import option
 from visprism.core.run import Run, stream
@@ -27,6 +25,8 @@ from visprism.estimates import questions
 from visprism.estimates.eigenvalues import heavy_tailed
 from visprism.estimates.estimated import stacked
 from visprism.estimates.text import number_of
+from visprism.kit.analysis import ANALYSES, Analysis, Cost, Needs, Section, Sizes, function_of
+from visprism.kit.model_on_images import Subject
 from visprism.loss.objective import Objective
 from visprism.loss.update_rules import sam_step
 from visprism.table.result import Result, Texts, column, estimate, result_type, scalar

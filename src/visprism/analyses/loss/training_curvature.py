@@ -10,12 +10,12 @@ from matplotlib.axes import Axes
 from matplotlib.ticker import MaxNLocator, PercentFormatter
 from torch.optim import SGD, Optimizer
 
-from visprism.analyses.base import ANALYSES, Analysis, Cost, Needs, Section
-from visprism.analyses.model_on_images import Subject
 from visprism.core.options import option
 from visprism.core.run import Run
 from visprism.drawing.registry import figure
 from visprism.drawing.style import FAINT, INK, KIND_COLORS, legend, tip
+from visprism.kit.analysis import ANALYSES, Analysis, Cost, Needs, Section
+from visprism.kit.model_on_images import Subject
 from visprism.loss.training_curvature import (
     MATRIX_LABELS,
     POINT_LABELS,

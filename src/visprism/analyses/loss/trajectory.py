@@ -11,15 +11,15 @@ from matplotlib.axes import Axes
 from matplotlib.collections import LineCollection
 from torch import nn
 
-from visprism.analyses.base import ANALYSES, Analysis, Cost, Section
 from visprism.analyses.loss.checkpoints import stored_weights
-from visprism.analyses.model_on_images import Subject
 from visprism.core.errors import InputError
 from visprism.core.options import option
 from visprism.core.run import DEFAULT_RUN, Run
 from visprism.drawing.registry import figure
 from visprism.drawing.style import DEPTH, FAINT, tip
 from visprism.estimates.findings import Finding
+from visprism.kit.analysis import ANALYSES, Analysis, Cost, Section
+from visprism.kit.model_on_images import Subject
 from visprism.loss.directions import difference, gram, parameters_of
 from visprism.loss.planes import State
 from visprism.table.result import Result, column, result_type, scalar

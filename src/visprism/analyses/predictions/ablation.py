@@ -17,8 +17,6 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.ticker import PercentFormatter
 
-from visprism.analyses.base import ANALYSES, Analysis, Cost, Needs, Section, Sizes, function_of
-from visprism.analyses.model_on_images import Subject
 from visprism.analyses.predictions.ablation_by_kind import (
     PARTS,
     RANKED,
@@ -41,6 +39,8 @@ from visprism.estimates import questions
 from visprism.estimates.answers import POINTS
 from visprism.estimates.estimated import Estimated, mean, paired_proportion
 from visprism.estimates.findings import Finding, chance_findings
+from visprism.kit.analysis import ANALYSES, Analysis, Cost, Needs, Section, Sizes, function_of
+from visprism.kit.model_on_images import Subject
 from visprism.passes.ablated import ablated_outcomes, replacements
 from visprism.passes.blocks import block_columns
 from visprism.passes.tokens import token_roles

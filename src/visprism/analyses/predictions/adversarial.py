@@ -19,8 +19,6 @@ from matplotlib.axes import Axes
 from matplotlib.ticker import FuncFormatter, PercentFormatter
 from torch import Tensor, nn
 
-from visprism.analyses.base import ANALYSES, Analysis, Cost, Needs, Section, Sizes
-from visprism.analyses.model_on_images import Subject
 from visprism.analyses.predictions.attacks import Attack, attack_images
 from visprism.core.errors import InputError
 from visprism.core.options import option
@@ -33,6 +31,8 @@ from visprism.estimates.answers import POINTS
 from visprism.estimates.estimated import Estimated
 from visprism.estimates.findings import Finding, chance_findings
 from visprism.estimates.text import text_of
+from visprism.kit.analysis import ANALYSES, Analysis, Cost, Needs, Section, Sizes
+from visprism.kit.model_on_images import Subject
 from visprism.passes.batches import Batch
 from visprism.passes.perturbed import PixelSpace, evaluate_perturbed
 from visprism.passes.predictions import Predictions

@@ -7,32 +7,34 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.ticker import PercentFormatter
 
+from visprism import kit
 from visprism.core.statistics import wilson
-from visprism.drawing.registry import figure
-from visprism.drawing.style import FAINT, KIND_COLORS, SIMILARITY, named_points
-from visprism.estimates.estimated import Estimated
-from visprism.estimates.findings import Finding
+from visprism.drawing import style
 from visprism.estimates.text import images_text, text_of
 from visprism.passes.outcomes import Outcomes, outcomes_of
 from visprism.passes.predictions import Predictions
-from visprism.table.result import Result, Texts, column, estimate, result_type
 
 _MOST = 20  # in a figure
 
 
-@result_type("class-accuracy")
-class ClassAccuracy(Result):
-    """Accuracy of the images of each class, the lowest first."""
+@kit.result("class-accuracy", "Accuracy by class")
+class ClassAccuracy(kit.Result):
+    """Accuracy of the images of each class, the lowest first.
 
-    target: Texts = column("Class", "", "name or number of the class")
-    images: np.ndarray = column("Images", "", "of the class")
-    accuracy: Estimated = estimate(
+    The accuracy of each class with its 95% interval over the images of the class, the
+    lowest first, at most 20 in the figure. The lowest of many is selected, so it is likely
+    to be higher on new images.
+    """
+
+    target: kit.Texts = kit.column("Class", "", "name or number of the class")
+    images: np.ndarray = kit.column("Images", "", "of the class")
+    accuracy: kit.Estimated = kit.estimate(
         "Accuracy",
         "",
         "fraction of these images that are classified correctly; Wilson's interval",
     )
 
-    def sentences(self) -> Iterator[str | Finding]:
+    def sentences(self) -> Iterator[str | kit.Finding]:
         """The class with the lowest accuracy."""
         if len(self) > 1:
             yield (
@@ -42,21 +44,25 @@ class ClassAccuracy(Result):
             )
 
 
-@result_type("confusions")
-class Confusions(Result):
-    """How many images of a class are classified as which; the most frequent errors first."""
+@kit.result("confusions", "Confusion matrix")
+class Confusions(kit.Result):
+    """How many images of a class are classified as which; the most frequent errors first.
 
-    target: Texts = column("Class", "", "name or number of the class")
-    predicted: Texts = column("Prediction", "", "name or number of the predicted class")
-    images: np.ndarray = column("Images", "", "of the class with this prediction")
-    fraction: np.ndarray = column("Fraction", "", "of the images of the class")
+    Rows are classes and columns predictions, in percent of the images of the class. With
+    more than 20 classes, the figure shows the most frequent errors.
+    """
+
+    target: kit.Texts = kit.column("Class", "", "name or number of the class")
+    predicted: kit.Texts = kit.column("Prediction", "", "name or number of the predicted class")
+    images: np.ndarray = kit.column("Images", "", "of the class with this prediction")
+    fraction: np.ndarray = kit.column("Fraction", "", "of the images of the class")
 
     @property
     def errors(self) -> "Confusions":
         """The rows of wrong predictions."""
         return self.select(self.target != self.predicted)
 
-    def sentences(self) -> Iterator[str | Finding]:
+    def sentences(self) -> Iterator[str | kit.Finding]:
         """The most frequent error."""
         errors = self.errors
         if len(errors):
@@ -97,7 +103,7 @@ def accuracy_by_class(
     accuracy = ClassAccuracy(
         target=class_texts(classes[worst], class_names),
         images=images[worst],
-        accuracy=Estimated(value[worst], low[worst], high[worst]),
+        accuracy=kit.Estimated(value[worst], low[worst], high[worst]),
         provenance=outcomes.provenance,
     )
     order = np.argsort(-counts, kind="stable")
@@ -111,19 +117,21 @@ def accuracy_by_class(
     return accuracy, confusions
 
 
-@figure(width=2.8, height=2.6, share=False)
+@kit.figure(width=2.8, height=2.6, share=False)
 def _(result: ClassAccuracy, ax: Axes) -> Axes:
     """The classes with the lowest accuracy, at most 20, with their intervals."""
     shown = result.select(np.arange(len(result)) < _MOST)
     names = shown.target.tolist()
     about = [f"{n} · {v:.1%}" for n, v in zip(names, shown.accuracy.tolist(), strict=True)]
-    named_points(ax, names, shown.accuracy, about, [KIND_COLORS["conv"]] * len(shown))
+    style.named_points(
+        ax, names, shown.accuracy, about, [style.KIND_COLORS["conv"]] * len(shown)
+    )
     ax.xaxis.set_major_formatter(PercentFormatter(1, decimals=0))
     ax.set(xlim=(-0.02, 1.02), xlabel="Accuracy")
     return ax
 
 
-@figure(width=2.8, height=2.6, share=False)
+@kit.figure(width=2.8, height=2.6, share=False)
 def _(result: Confusions, ax: Axes) -> Axes:
     """Fractions of each class by prediction; of many classes the 20 most frequent errors."""
     every = {*result.target.tolist(), *result.predicted.tolist()}
@@ -132,7 +140,7 @@ def _(result: Confusions, ax: Axes) -> Axes:
         errors = result.errors
         errors = errors.select(np.arange(len(errors)) < _MOST)
         places = -np.arange(len(errors))
-        ax.barh(places, errors.images, color=KIND_COLORS["attention"])
+        ax.barh(places, errors.images, color=style.KIND_COLORS["attention"])
         pairs = zip(errors.target, errors.predicted, strict=True)
         ax.set_yticks(places, [f"{target} as {predicted}" for target, predicted in pairs])
         ax.tick_params(axis="y", length=0)
@@ -141,7 +149,7 @@ def _(result: Confusions, ax: Axes) -> Axes:
     row, number = ([names.index(n) for n in c] for c in (result.target, result.predicted))
     matrix = np.zeros((len(names), len(names)))
     matrix[row, number] = result.fraction
-    ax.imshow(matrix, cmap=SIMILARITY, vmin=0, vmax=1, aspect="auto")
+    ax.imshow(matrix, cmap=style.SIMILARITY, vmin=0, vmax=1, aspect="auto")
     for i, j, fraction in zip(row, number, result.fraction.tolist(), strict=True):
         ax.text(
             j, i, f"{100 * fraction:.0f}", ha="center", va="center", fontsize="xx-small",
@@ -151,5 +159,5 @@ def _(result: Confusions, ax: Axes) -> Axes:
     ax.set_yticks(range(len(names)), names)
     ax.tick_params(length=0)
     ax.set(xlabel="Prediction", ylabel="Class, % of its images")
-    ax.spines[:].set_color(FAINT)
+    ax.spines[:].set_color(style.FAINT)
     return ax

@@ -16,22 +16,6 @@ import torch
 from matplotlib.axes import Axes
 from matplotlib.ticker import PercentFormatter
 
-from visprism.analyses.base import (
-    ANALYSES,
-    Analysis,
-    Cost,
-    Needs,
-    Section,
-    Sizes,
-    reason_of_error,
-)
-from visprism.analyses.model_on_images import Subject
-from visprism.analyses.predictions.corruptions import (
-    ALEXNET,
-    ALEXNET_CLASSES,
-    ALEXNET_SIZE,
-    relative_errors,
-)
 from visprism.core.errors import InputError
 from visprism.core.options import option
 from visprism.core.run import Run
@@ -40,12 +24,23 @@ from visprism.drawing.registry import figure
 from visprism.drawing.style import INK, KIND_COLORS, legend, named_points
 from visprism.estimates import questions
 from visprism.estimates.answers import POINTS
+from visprism.estimates.corruption_error import ALEXNET, ALEXNET_IMAGES, relative_errors
 from visprism.estimates.estimated import Estimated, Number, mean, proportion, stacked
 from visprism.estimates.findings import Finding
 from visprism.estimates.text import images_text, points_text, text_of
 from visprism.images.images import ordered
 from visprism.images.open_data import content_of, load_data
 from visprism.images.stored import condition_of, stored_conditions
+from visprism.kit.analysis import (
+    ANALYSES,
+    Analysis,
+    Cost,
+    Needs,
+    Section,
+    Sizes,
+    reason_of_error,
+)
+from visprism.kit.model_on_images import Subject
 from visprism.passes.predict import predict
 from visprism.passes.predictions import Predictions
 from visprism.table.result import Result, Texts, column, estimate, result_type
@@ -113,11 +108,11 @@ class ShiftedAccuracy(Result):
 
         Source: Hendrycks and Dietterich (2019), sec. 4.1.
         """
-        if tuple(self.provenance.image_shape[-2:]) != ALEXNET_SIZE:
+        if tuple(self.provenance.image_shape[-2:]) != ALEXNET_IMAGES[:2]:
             return float("nan")
         columns = (self.corruption, self.severity, self.classes, self.accuracy)
         rows = zip(*(np.asarray(c).tolist() for c in columns), strict=True)
-        errors = {(c, s): 1 - a for c, s, k, a in rows if k == ALEXNET_CLASSES}
+        errors = {(c, s): 1 - a for c, s, k, a in rows if k == ALEXNET_IMAGES[2]}
         return float(np.mean(list(relative_errors(errors, ALEXNET).values())))
 
     def _text(self, row: int) -> str:

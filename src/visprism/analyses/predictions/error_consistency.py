@@ -10,17 +10,14 @@ from jaxtyping import Float, Int, Int64, UInt8
 from matplotlib.axes import Axes
 from torch import Tensor
 
+from visprism import kit
 from visprism.analyses.pictures import ImagePictures, picture_columns
 from visprism.analyses.predictions.confusions import class_texts
-from visprism.core.errors import InputError
 from visprism.core.statistics import FEWEST_DIFFERENT, NORMAL_95
+from visprism.drawing import style
 from visprism.drawing.color_bars import caption, picture
-from visprism.drawing.registry import figure
-from visprism.drawing.style import INK
-from visprism.estimates import questions
-from visprism.estimates.estimated import Number, mean, proportion
+from visprism.estimates.estimated import mean, proportion
 from visprism.passes.outcomes import Outcomes
-from visprism.table.result import Result, Texts, column, estimate, result_type, scalar
 
 MOST_PICTURES = 24
 _LONGEST = 48  # pixels of a side
@@ -28,38 +25,44 @@ _ACROSS = 8  # pictures of a row
 _STEP, _CAPTION = 1.1, 0.6  # in sides of a picture
 
 
-@result_type("error-consistency")
-class ErrorConsistency(Result):
-    """Whether two models err on the same images; one row per image on which they differ."""
+@kit.result("error-consistency", "Error consistency of two models", figures={})
+class ErrorConsistency(kit.Result):
+    """Whether two models err on the same images; one row per image on which they differ.
 
-    image: np.ndarray = column(
+    Whether two models err on the same images: Cohen's kappa is 0 for independent errors of
+    models with these accuracies and 1 for the same errors.
+    """
+
+    image: np.ndarray = kit.column(
         "Image", "", "index of the image; in a study, into `Study.positions`"
     )
-    only_first: np.ndarray = column(
+    only_first: np.ndarray = kit.column(
         "First only", "", "whether only the first model classifies the image correctly"
     )
-    position: np.ndarray = column(
+    position: np.ndarray = kit.column(
         "Position", "", "index of the image in the data; -1 where it is not known"
     )
-    target: Texts = column("Target", "", "class of the image")
-    first: Texts = column("First prediction", "", "class that the first model predicts")
-    second: Texts = column("Second prediction", "", "class that the second model predicts")
-    images: int = scalar("Images", "", "number of images", default=0)
-    only_one: Number = estimate(
+    target: kit.Texts = kit.column("Target", "", "class of the image")
+    first: kit.Texts = kit.column("First prediction", "", "class that the first model predicts")
+    second: kit.Texts = kit.column(
+        "Second prediction", "", "class that the second model predicts"
+    )
+    images: int = kit.scalar("Images", "", "number of images", default=0)
+    only_one: kit.Number = kit.estimate(
         "fraction of images that only one model classifies correctly",
         "%",
-        question=questions.DISAGREEMENT,
+        asks="Which images does only one model classify correctly?",
         comparison="none",
     )
-    kappa: Number = estimate(
+    kappa: kit.Number = kit.estimate(
         "error consistency (Cohen's kappa)",
         "",
         "(observed - expected) / (1 - expected) agreement",
-        question=questions.ERRORS,
+        asks="Do the models err on the same images?",
         comparison="none",
     )
-    first_model: str = scalar("First model", "", "name of the first model", default="")
-    second_model: str = scalar("Second model", "", "name of the second model", default="")
+    first_model: str = kit.scalar("First model", "", "name of the first model", default="")
+    second_model: str = kit.scalar("Second model", "", "name of the second model", default="")
 
     def reading(self, name: str, row: int) -> dict[str, Any]:
         """How many images only one of the models classifies correctly."""
@@ -91,7 +94,7 @@ def error_consistency(
     behaviour of CNNs and humans by measuring error consistency.
     """
     if not len(first) or not np.array_equal(first.target, second.target):
-        raise InputError(
+        raise kit.InputError(
             "first and second must be outcomes of the same images in the same order, got "
             f"{len(first)} and {len(second)} images with different targets"
         )
@@ -120,23 +123,49 @@ def error_consistency(
         second=class_texts(second.predicted[differ], class_names),
         images=n,
         only_one=mean((a != b).astype(np.float64), proportion),
-        kappa=Number(kappa, low, high, missing=missing),
+        kappa=kit.Number(kappa, low, high, missing=missing),
         first_model=names[0],
         second_model=names[1],
         provenance=replace(first.provenance, model=" and ".join(filter(None, names))),
     )
 
 
-@result_type("differing-pictures")
-class DifferingPictures(ImagePictures):
-    """Images that only one of two models classifies correctly; one row for each image."""
+def compared(
+    first: Outcomes, second: Outcomes, subject: kit.Subject, other: str
+) -> Sequence[kit.Result]:
+    """Error consistency of a model on images and another one, and the images that differ."""
+    consistency = error_consistency(
+        first,
+        second,
+        names=(subject.name, other),
+        class_names=subject.images.class_names,
+        positions=subject.images.positions,
+    )
+    if subject.preprocessing is None or not len(consistency):
+        return (consistency,)  # pixels are not known
+    return consistency, differing_pictures(consistency, subject.pixels_of)
 
-    target: Texts = column("Target", "", "class of the image")
-    first: Texts = column("First prediction", "", "class that the first model predicts")
-    second: Texts = column("Second prediction", "", "class that the second model predicts")
-    images: int = scalar("Images", "", "number of images on which the models differ", default=0)
-    first_model: str = scalar("First model", "", "name of the first model", default="")
-    second_model: str = scalar("Second model", "", "name of the second model", default="")
+
+@kit.result(
+    "differing-pictures", "Images that only one model classifies correctly", table=False
+)
+class DifferingPictures(ImagePictures):
+    """Images that only one of two models classifies correctly; one row for each image.
+
+    The first of these images, at most 24, with their class and the predictions of the first
+    (1) and the second (2) model of the title. The next table lists all.
+    """
+
+    target: kit.Texts = kit.column("Target", "", "class of the image")
+    first: kit.Texts = kit.column("First prediction", "", "class that the first model predicts")
+    second: kit.Texts = kit.column(
+        "Second prediction", "", "class that the second model predicts"
+    )
+    images: int = kit.scalar(
+        "Images", "", "number of images on which the models differ", default=0
+    )
+    first_model: str = kit.scalar("First model", "", "name of the first model", default="")
+    second_model: str = kit.scalar("Second model", "", "name of the second model", default="")
 
 
 def differing_pictures(
@@ -168,7 +197,7 @@ def _chosen(only_first: np.ndarray) -> Int[np.ndarray, " n"]:
     return np.sort(np.concatenate(kinds)[in_turn[:MOST_PICTURES]])
 
 
-@figure(width=6.6, height=4.2, across=1, share=False)
+@kit.figure(width=6.6, height=4.2, across=1, share=False)
 def _(result: DifferingPictures, ax: Axes) -> Axes:
     """Below each picture its class, then the predictions of the first and the second model."""
     rows = -(-max(len(result), 1) // _ACROSS)
@@ -180,7 +209,7 @@ def _(result: DifferingPictures, ax: Axes) -> Axes:
         picture(ax, pixels, left, top, about=about, interpolation="none")
         caption(ax, "\n".join(words), (left + 0.5, top + 1))
     models = f"1: {result.first_model}   2: {result.second_model}"
-    ax.text(0, -0.1, models, fontsize=7, color=INK, parse_math=False)
+    ax.text(0, -0.1, models, fontsize=7, color=style.INK, parse_math=False)
     ax.set(xlim=(0, _ACROSS * _STEP), ylim=(rows * down, -0.35), aspect="equal")
     ax.axis("off")
     return ax

@@ -12,8 +12,6 @@ from functools import partial
 import numpy as np
 import torch
 
-from visprism.analyses.base import ANALYSES, Section, function_of
-from visprism.analyses.model_on_images import Subject
 from visprism.analyses.predictions.bands import Frequency, basis_image, half_plane, with_rms
 from visprism.analyses.predictions.perturbed import PerturbedAccuracy
 from visprism.core.options import option
@@ -21,6 +19,8 @@ from visprism.estimates import estimated, questions
 from visprism.estimates.answers import POINTS
 from visprism.estimates.estimated import Estimated, Number, mean
 from visprism.estimates.findings import Finding, chance_findings
+from visprism.kit.analysis import ANALYSES, Section, function_of
+from visprism.kit.model_on_images import Subject
 from visprism.passes.perturbed import Paired, Pixels, PixelSpace, random_numbers
 from visprism.table.result import Result, column, estimate, result_type, scalar
 from visprism.table.shapes import Surface

@@ -17,8 +17,6 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from visprism.analyses.base import ANALYSES, Section, Sizes, function_of
-from visprism.analyses.model_on_images import Subject
 from visprism.analyses.predictions.bands import (
     BAND_CENTERS,
     BAND_WIDTH,
@@ -41,6 +39,8 @@ from visprism.estimates.estimated import (
     skewed,
 )
 from visprism.estimates.findings import Finding, chance_findings
+from visprism.kit.analysis import ANALYSES, Section, Sizes, function_of
+from visprism.kit.model_on_images import Subject
 from visprism.passes.perturbed import Paired, Pixels, PixelSpace, random_numbers
 from visprism.table.result import Result, Texts, column, estimate, result_type, scalar
 from visprism.table.shapes import Curve

@@ -19,8 +19,6 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 from jaxtyping import Float, Int
 
-from visprism.analyses.base import ANALYSES, Analysis, Cost, Needs, Section, Sizes
-from visprism.analyses.model_on_images import Subject
 from visprism.anatomy.blocks.anatomy import Block
 from visprism.core.options import option
 from visprism.core.run import Run
@@ -30,6 +28,8 @@ from visprism.estimates.estimated import Estimated
 from visprism.estimates.findings import Finding
 from visprism.images.images import ordered
 from visprism.images.open_data import content_of, load_data
+from visprism.kit.analysis import ANALYSES, Analysis, Cost, Needs, Section, Sizes
+from visprism.kit.model_on_images import Subject
 from visprism.passes.blocks import block_columns
 from visprism.passes.pooled import PooledFeatures, halves, pooled_features, unit
 from visprism.table.result import Result, Texts, column, estimate, result_type, scalar

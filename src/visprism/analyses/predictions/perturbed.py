@@ -7,11 +7,11 @@ from typing import Any, ClassVar
 from jaxtyping import Int64
 from torch import Tensor
 
-from visprism.analyses.base import Analysis, Cost, Needs, Sizes
-from visprism.analyses.model_on_images import Subject
 from visprism.core.run import Run
 from visprism.estimates.estimated import Estimated
 from visprism.estimates.text import points_text
+from visprism.kit.analysis import Analysis, Cost, Needs, Sizes
+from visprism.kit.model_on_images import Subject
 from visprism.passes.perturbed import Paired, Pixels, PixelSpace, evaluate_perturbed
 from visprism.table.result import Result
 

@@ -11,8 +11,6 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from visprism.analyses.base import ANALYSES, Analysis, Cost, Needs, Section, Sizes
-from visprism.analyses.model_on_images import Subject
 from visprism.anatomy.blocks.anatomy import Anatomy, Block
 from visprism.anatomy.run.ablations import quantization, quantized, weights_of
 from visprism.core.errors import InputError
@@ -23,6 +21,8 @@ from visprism.estimates.answers import POINTS
 from visprism.estimates.estimated import Estimated, mean, paired_proportion
 from visprism.estimates.findings import Finding
 from visprism.estimates.text import points_text
+from visprism.kit.analysis import ANALYSES, Analysis, Cost, Needs, Section, Sizes
+from visprism.kit.model_on_images import Subject
 from visprism.passes.ablated import ablated_outcomes
 from visprism.passes.blocks import block_columns
 from visprism.table.result import Result, Texts, column, estimate, result_type, scalar

@@ -12,16 +12,6 @@ import torch
 from jaxtyping import Int64
 from matplotlib.axes import Axes
 
-from visprism.analyses.base import (
-    ANALYSES,
-    Analysis,
-    Cost,
-    Needs,
-    Section,
-    Sizes,
-    reason_of_error,
-)
-from visprism.analyses.model_on_images import Subject
 from visprism.core.errors import InputError
 from visprism.core.run import Run
 from visprism.core.statistics import FEWEST_DIFFERENT, wilson
@@ -31,6 +21,16 @@ from visprism.estimates import questions
 from visprism.estimates.estimated import Estimated, ratio
 from visprism.estimates.findings import Finding
 from visprism.estimates.text import images_text, text_of
+from visprism.kit.analysis import (
+    ANALYSES,
+    Analysis,
+    Cost,
+    Needs,
+    Section,
+    Sizes,
+    reason_of_error,
+)
+from visprism.kit.model_on_images import Subject
 from visprism.passes.predictions import Predictions
 from visprism.table.result import Result, Texts, column, estimate, result_type
 

@@ -14,8 +14,6 @@ from matplotlib.axes import Axes
 from matplotlib.ticker import PercentFormatter
 from torch import Tensor, nn
 
-from visprism.analyses.base import ANALYSES, Analysis, Cost, Needs, Section, Sizes
-from visprism.analyses.model_on_images import Subject
 from visprism.analyses.predictions.corruptions import not_corruptible, seconds_to_corrupt
 from visprism.core.errors import InputError
 from visprism.core.options import option
@@ -27,6 +25,8 @@ from visprism.estimates.estimated import Estimated, Number, mean, stacked, withi
 from visprism.estimates.findings import Finding
 from visprism.estimates.text import readable, text_of, titled
 from visprism.images.corruptions.sequences import PERTURBATIONS, SequenceBatches
+from visprism.kit.analysis import ANALYSES, Analysis, Cost, Needs, Section, Sizes
+from visprism.kit.model_on_images import Subject
 from visprism.passes.outcomes import outcomes
 from visprism.passes.predict import predict
 from visprism.table.result import Result, Texts, column, estimate, result_type

@@ -11,52 +11,58 @@ import numpy as np
 import torch
 from jaxtyping import Float
 
-from visprism.core.errors import InputError
-from visprism.core.run import stream
+from visprism import kit
 from visprism.core.statistics import t_quantile
-from visprism.estimates import questions
 from visprism.estimates.answers import Answer, few_outcomes
 from visprism.estimates.calibration_error import calibration_error
-from visprism.estimates.estimated import Number, mean, skewed
-from visprism.estimates.findings import Finding
+from visprism.estimates.estimated import mean, skewed
 from visprism.estimates.text import missing_text, text_of
 from visprism.passes.outcomes import outcomes
 from visprism.passes.predictions import Predictions
-from visprism.table.result import Result, estimate, result_type, scalar
 
 _ROWS = 4096  # images of a block
 _WIDEST = np.log(1e4)  # bound of |log T|
 _STEP = 1e-4  # of log T, for the second derivative
 
 
-@result_type("temperature")
-class TemperatureScaling(Result):
-    """A temperature, and its effect on images that it was not fitted on."""
+@kit.result("temperature", "Temperature scaling", figures={})
+class TemperatureScaling(kit.Result):
+    """A temperature, and its effect on images that it was not fitted on.
 
-    temperature: Number = estimate(
+    Logits divided by the temperature have the highest likelihood. The effect is measured on
+    images that the temperature is not fitted on. The remaining calibration error does not
+    come from the scale of the logits.
+    """
+
+    temperature: kit.Number = kit.estimate(
         "temperature",
         "",
         "divisor of the logits; above 1 for an overconfident model",
-        question=questions.TEMPERATURE,
+        asks="Which temperature calibrates the model?",
         comparison="none",
     )
-    folds: int = scalar("Folds", "", "of the cross-fitted effect", default=0)
-    nll_before: float = scalar("NLL before", "nats", "of these images", default=nan)
-    nll_after: float = scalar("NLL after", "nats", "of these images", default=nan)
-    nll_change: Number = estimate("Change of NLL", "nats", "after minus before", default=nan)
-    ece_before: float = scalar("ECE before", "", "of these images", default=nan)
-    ece_after: float = scalar("ECE after", "", "of these images", default=nan)
-    debiased_before: Number = estimate("Debiased ECE before", "%", "of the model", default=nan)
-    debiased_after: Number = estimate(
+    folds: int = kit.scalar("Folds", "", "of the cross-fitted effect", default=0)
+    nll_before: float = kit.scalar("NLL before", "nats", "of these images", default=nan)
+    nll_after: float = kit.scalar("NLL after", "nats", "of these images", default=nan)
+    nll_change: kit.Number = kit.estimate(
+        "Change of NLL", "nats", "after minus before", default=nan
+    )
+    ece_before: float = kit.scalar("ECE before", "", "of these images", default=nan)
+    ece_after: float = kit.scalar("ECE after", "", "of these images", default=nan)
+    debiased_before: kit.Number = kit.estimate(
+        "Debiased ECE before", "%", "of the model", default=nan
+    )
+    debiased_after: kit.Number = kit.estimate(
         "debiased ECE after temperature scaling",
         "%",
-        question=questions.CALIBRATION,
+        asks="Is the model calibrated?",
+        better="lower",
         comparison="none",
         default=nan,
     )
-    reason: str = scalar("Reason", "", "why there is no temperature", default="")
+    reason: str = kit.scalar("Reason", "", "why there is no temperature", default="")
 
-    def sentences(self) -> Iterator[str | Finding]:
+    def sentences(self) -> Iterator[str | kit.Finding]:
         """The temperature with its effect on NLL and ECE."""
         if self.reason:
             yield f"no temperature: {self.reason.rstrip('.')}"
@@ -123,10 +129,10 @@ def temperature(
     """
     images = len(predictions)
     if not 2 <= folds <= images:
-        raise InputError(f"folds must be between 2 and {images} (images), got {folds}")
+        raise kit.InputError(f"folds must be between 2 and {images} (images), got {folds}")
     best = _best(predictions)
     error = _log_error(predictions, 1 / best)
-    order = torch.randperm(images, generator=stream(seed, "temperature"))
+    order = torch.randperm(images, generator=kit.stream(seed, "temperature"))
     divisors = torch.empty(images)
     for rows in order.tensor_split(folds):
         others = torch.ones(images, dtype=torch.bool)
@@ -143,11 +149,11 @@ def temperature(
     half = nan if few else t_quantile(images) * error
     change = mean(after.nll - before.nll, skewed)
     result = TemperatureScaling(
-        temperature=Number(best, best * np.exp(-half), best * np.exp(half), missing=few),
+        temperature=kit.Number(best, best * np.exp(-half), best * np.exp(half), missing=few),
         folds=folds,
         nll_before=float(before.nll.mean()),
         nll_after=float(after.nll.mean()),
-        nll_change=Number(float(change), missing=few) if few else change,
+        nll_change=kit.Number(float(change), missing=few) if few else change,
         ece_before=errors[0].value,
         ece_after=errors[1].value,
         debiased_before=errors[0].debiased,
@@ -161,10 +167,10 @@ def temperature_if_finite(predictions: Predictions, *, seed: int = 0) -> Tempera
     """The temperature, or the reason why there is none, such as too few wrong predictions."""
     try:
         result, _scaled = temperature(predictions, seed=seed)
-    except InputError as error:
+    except kit.InputError as error:
         provenance = replace(predictions.provenance, images=len(predictions), seed=seed)
         return TemperatureScaling(
-            temperature=Number(nan), reason=str(error), provenance=provenance
+            temperature=kit.Number(nan), reason=str(error), provenance=provenance
         )
     return result
 
@@ -174,18 +180,18 @@ def _best(predictions: Predictions) -> float:
         return float(_slopes(predictions, float(np.exp(log_inverse))).mean())
 
     if predictions.logits.gather(1, predictions.targets[:, None]).isneginf().any():
-        raise InputError(
+        raise kit.InputError(
             "the logit of each target must be finite, got negative infinity, with which the "
             "NLL is infinite at any temperature. Measure images of classes that are not masked."
         )
     if slope(-_WIDEST) >= 0:
-        raise InputError(
+        raise kit.InputError(
             "logits must predict the targets better than by chance, got a likelihood that is "
             "highest at an infinite temperature. Check that the classes have the order that "
             "the model was trained with."
         )
     if slope(_WIDEST) <= 0:
-        raise InputError(
+        raise kit.InputError(
             f"at least one of the {len(predictions)} images on which the temperature is fitted "
             "must be classified incorrectly: without an error the likelihood grows as the "
             "temperature falls to 0. Use more images."

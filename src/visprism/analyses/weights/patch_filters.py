@@ -8,14 +8,6 @@ from jaxtyping import Float
 from matplotlib.axes import Axes
 from matplotlib.colors import Normalize
 
-from visprism.analyses.base import (
-    ANALYSES,
-    Analysis,
-    Section,
-    function_of,
-    reason_of_error,
-)
-from visprism.analyses.model_on_images import Subject
 from visprism.anatomy.blocks.anatomy import Anatomy
 from visprism.core.errors import InputError
 from visprism.core.options import option
@@ -24,6 +16,14 @@ from visprism.drawing.color_bars import caption, framed, picture
 from visprism.drawing.registry import figure
 from visprism.drawing.style import FAINT
 from visprism.estimates.findings import Finding
+from visprism.kit.analysis import (
+    ANALYSES,
+    Analysis,
+    Section,
+    function_of,
+    reason_of_error,
+)
+from visprism.kit.model_on_images import Subject
 from visprism.table.result import Result, result_type, scalar
 from visprism.table.result import column as quantity
 

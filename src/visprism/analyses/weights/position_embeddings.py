@@ -9,14 +9,14 @@ from matplotlib.axes import Axes
 from matplotlib.colors import Normalize
 from matplotlib.figure import Figure
 
-from visprism.analyses.base import ANALYSES, Analysis, Section, reason_of_error
-from visprism.analyses.model_on_images import Subject
 from visprism.anatomy.blocks.anatomy import Anatomy
 from visprism.core.errors import InputError
 from visprism.core.run import DEFAULT_RUN, Run
 from visprism.drawing.color_bars import color_bar, framed
 from visprism.drawing.registry import figure
 from visprism.estimates.findings import Finding
+from visprism.kit.analysis import ANALYSES, Analysis, Section, reason_of_error
+from visprism.kit.model_on_images import Subject
 from visprism.passes.blocks import spread
 from visprism.table.result import Result, result_type, scalar
 from visprism.table.result import column as quantity

@@ -9,8 +9,6 @@ from jaxtyping import Float
 from matplotlib.axes import Axes
 from torch import Tensor, nn
 
-from visprism.analyses.base import ANALYSES, Analysis, Section
-from visprism.analyses.model_on_images import Subject
 from visprism.core.errors import InputError
 from visprism.core.options import option
 from visprism.core.run import DEFAULT_RUN, Run
@@ -18,6 +16,8 @@ from visprism.drawing.color_bars import framed, picture
 from visprism.drawing.registry import figure
 from visprism.drawing.style import FAINT
 from visprism.estimates.findings import Finding
+from visprism.kit.analysis import ANALYSES, Analysis, Section
+from visprism.kit.model_on_images import Subject
 from visprism.table.result import Result, column, result_type
 
 _TABLE = "relative_position_bias_table"

@@ -20,7 +20,6 @@ from visprism.analyses.attention.attention_maps import (
 )
 from visprism.analyses.features.fourier import Fourier, HighFrequency, Spectrum
 from visprism.analyses.features.receptive_field import receptive_map
-from visprism.analyses.needs import Needs
 from visprism.analyses.predictions.bands import band, filtered, with_rms
 from visprism.analyses.predictions.frequency_noise import white_noise
 from visprism.anatomy.blocks.attention import attentions
@@ -30,6 +29,7 @@ from visprism.app.live.pool import Specimen
 from visprism.core.errors import InputError
 from visprism.core.options import Option, OptionInfo
 from visprism.images.corruptions.corrupt import CORRUPTIONS, corrupt
+from visprism.kit.needs import Needs
 from visprism.loss.directions import gaussian
 from visprism.loss.points import displaced_weights
 from visprism.passes.features import observations

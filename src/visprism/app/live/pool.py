@@ -11,8 +11,6 @@ import torch
 from jaxtyping import Float, UInt8
 from torch import Tensor
 
-from visprism.analyses.inputs import Candidate, DataOptions, candidates_of, subjects_of
-from visprism.analyses.model_on_images import Subject
 from visprism.anatomy.blocks.anatomy import Anatomy
 from visprism.anatomy.blocks.attention import attentions
 from visprism.anatomy.run.ablations import Ablation, block_ablations
@@ -23,6 +21,8 @@ from visprism.core.devices import Compute
 from visprism.core.errors import InputError
 from visprism.core.preprocessing import Preprocessing
 from visprism.core.run import DEFAULT_RUN
+from visprism.kit.inputs import Candidate, DataOptions, candidates_of, subjects_of
+from visprism.kit.model_on_images import Subject
 from visprism.passes.batches import on_device
 from visprism.passes.perturbed import PixelSpace
 

@@ -10,7 +10,6 @@ import torch
 from jaxtyping import UInt8
 from torch import Tensor, nn
 
-from visprism.analyses.needs import Needs
 from visprism.anatomy.blocks.anatomy import Anatomy
 from visprism.anatomy.blocks.attention import attentions
 from visprism.anatomy.blocks.dissect import dissect
@@ -24,6 +23,7 @@ from visprism.estimates.text import number_of
 from visprism.images.batches import Change, fixed_augmentation
 from visprism.images.class_names import matched
 from visprism.images.images import Images
+from visprism.kit.needs import Needs
 from visprism.passes.forward_passes import default_batch_size
 from visprism.passes.predict import predict
 from visprism.passes.predictions import Predictions

@@ -9,15 +9,6 @@ from typing import Any, Literal
 from torch import nn
 from torch.utils.data import DataLoader, Dataset, IterableDataset
 
-from visprism.analyses.model_on_images import (
-    BATCH_SIZE,
-    Subject,
-    check_images_differ,
-    dissected,
-    num_outputs,
-    preprocessing_of,
-    without_replicas,
-)
 from visprism.anatomy.blocks.anatomy import Anatomy
 from visprism.core.class_names import CLASS_NAMES, ModelClasses
 from visprism.core.devices import default_device
@@ -41,6 +32,15 @@ from visprism.images.open_data import (
     in_order,
     load_data,
     normalization_of,
+)
+from visprism.kit.model_on_images import (
+    BATCH_SIZE,
+    Subject,
+    check_images_differ,
+    dissected,
+    num_outputs,
+    preprocessing_of,
+    without_replicas,
 )
 
 DataName = str | PathLike

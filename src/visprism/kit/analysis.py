@@ -2,12 +2,13 @@
 
 An `Analysis` is a frozen dataclass whose fields are its options. From its declaration follow
 the command, its help, its place in a study and in the plan, its section of the report, and its
-row in the documentation. An analysis file holds declarations only: no loops, no arithmetic.
+row in the documentation. The file of an analysis holds its result, its computation and this
+declaration, and imports `visprism.kit`.
 """
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 from inspect import Parameter, cleandoc, signature
 from pathlib import Path
 from typing import Any, ClassVar, TypeVar, dataclass_transform, get_origin
@@ -15,38 +16,25 @@ from typing import Any, ClassVar, TypeVar, dataclass_transform, get_origin
 import torch
 from torch.optim import Optimizer
 
-from visprism.analyses.inputs import subject_of
-from visprism.analyses.model_on_images import Measured, Subject, forget_choice
-from visprism.analyses.needs import Cost, Needs, Sizes
 from visprism.core.devices import require_default_device
 from visprism.core.errors import InputError
 from visprism.core.files import digest_of
 from visprism.core.options import Effort, check_options, check_used, options_of, unused
 from visprism.core.registry import Registry, suggestion
 from visprism.core.run import DEFAULT_RUN, Run
+from visprism.kit.inputs import subject_of
+from visprism.kit.model_on_images import Measured, Subject, forget_choice
+from visprism.kit.needs import Cost, Needs, Sizes
 from visprism.passes.features import observations
-from visprism.passes.statistic import FeatureStatistic
+from visprism.passes.statistic import FeatureStatistic, Seen
 from visprism.table.result import Result
+from visprism.table.section import Section
 
 A = TypeVar("A", bound="Analysis")
 R = TypeVar("R")
 
 # In the order of help texts, reports and documentation.
 GROUPS = ("model", "feature maps", "attention", "weights", "loss", "predictions", "robustness")
-
-
-@dataclass(frozen=True)
-class Section:
-    """How the report and the figures present one type of result of an analysis."""
-
-    result: type[Result]
-    title: str
-    text: str  # what the figure shows and how to read it; two or three plain sentences
-    # Ending of a figure's file name, after a hyphen -> options of the figure; the first is the
-    # main one; empty: the result has no figure. In a report an option that is a type of result
-    # is the model's result of that type, if there is one.
-    figures: Mapping[str, Mapping[str, Any]] = field(default_factory=lambda: {"": {}})
-    table: bool = True  # whether the report shows the rows
 
 
 class Analysis(ABC):
@@ -60,7 +48,9 @@ class Analysis(ABC):
         group: one of `GROUPS`; analyses are listed by group, then by name.
         needs: see `Needs`.
         source: paper, section or figure.
-        sections: how each type of result is presented, the main one first.
+        gives: the types of its results, the main one first; a `Section` where a type is
+            presented otherwise than it declares itself.
+        sections: how each of these is presented; made from `gives`.
         images: how many a study measures at each effort; see `Sizes`.
         full_precision: whether the precision must be "fp32", as derivatives need it.
         rank: a study measures low ranks first; within a rank, what costs less.
@@ -75,6 +65,7 @@ class Analysis(ABC):
     group: ClassVar[str] = "feature maps"
     needs: ClassVar[Needs] = Needs.NOTHING
     source: ClassVar[str] = ""
+    gives: ClassVar[type[Result] | tuple[type[Result] | Section, ...]] = ()
     sections: ClassVar[tuple[Section, ...]] = ()
     images: ClassVar[Sizes] = Sizes()
     full_precision: ClassVar[bool] = False
@@ -232,7 +223,8 @@ def function_of(
 class FeatureAnalysis(Analysis, FeatureStatistic):
     """An analysis of feature maps or attention weights, which shares the one pass.
 
-    A subclass defines `extract` and `results`; see `FeatureStatistic`.
+    A subclass defines `extract`, and `results` where a type of `gives` needs more than the
+    values by image with the names of its estimates; see `FeatureStatistic`.
     """
 
     needs: ClassVar[Needs] = Needs.FEATURES
@@ -242,6 +234,10 @@ class FeatureAnalysis(Analysis, FeatureStatistic):
     def measure(self, subject: Subject, run: Run) -> Sequence[Result]:
         """Measure one model; see `Analysis.measure`."""
         return observations(subject.anatomy, subject.batches(), [self], run=run)[0]
+
+    def results(self, seen: Seen) -> Sequence[Result]:
+        """The results of `gives`, each made from the values with the names of its estimates."""
+        return [seen.result(section.result) for section in self.sections]
 
 
 class AnalysisRegistry(Registry):
@@ -257,6 +253,11 @@ class AnalysisRegistry(Registry):
             cls = dataclass(frozen=True)(cls)
         if cls.group not in GROUPS:
             raise InputError(f"group must be one of {', '.join(GROUPS)}, got {cls.group!r}")
+        gives = (cls.gives,) if isinstance(cls.gives, type) else cls.gives
+        if gives:
+            sections = [g if isinstance(g, Section) else g.section for g in gives]
+            main = sections[0].title
+            cls.sections = tuple(replace(s, title=s.title.format(main=main)) for s in sections)
         self.add(cls.name, cls)
         return cls
 
@@ -322,3 +323,4 @@ def _made(cls: type[Analysis], values: Mapping[str, Any], effort: Effort) -> Ana
 
 
 ANALYSES = AnalysisRegistry()
+analysis = ANALYSES.register

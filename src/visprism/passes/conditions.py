@@ -1,0 +1,63 @@
+"""Outcomes of the same images under several conditions: arrays (images, conditions) by name."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from jaxtyping import Shaped
+from torch import nn
+
+from visprism.core.errors import InputError
+from visprism.core.provenance import Provenance
+from visprism.core.run import DEFAULT_RUN, Run
+from visprism.passes.batches import Batch
+from visprism.passes.outcomes import outcomes
+from visprism.passes.predict import predict
+from visprism.passes.predictions import Predictions
+
+
+@dataclass(frozen=True)
+class OutcomesUnder:
+    """What a model predicts of the same images under each condition.
+
+    ``under["correct"]`` is 1 or 0, ``under["nll"]`` in nats, ``under["confidence"]`` the
+    probability of ``under["predicted"]``; each is (images, conditions).
+    """
+
+    conditions: Sequence[Any]
+    values: Mapping[str, np.ndarray]
+    classes: int  # of the model
+    provenance: Provenance
+
+    def __getitem__(self, name: str) -> Shaped[np.ndarray, "n conditions"]:
+        return self.values[name]
+
+
+def outcomes_under(
+    model: nn.Module,
+    data: Mapping[Any, Iterable[Batch] | Predictions],
+    *,
+    run: Run = DEFAULT_RUN,
+) -> OutcomesUnder:
+    """Predict labeled batches of each condition, or read the predictions of them.
+
+    Costs a pass of the model for each condition that is given as batches.
+    """
+    if not data:
+        raise InputError("data must hold at least one condition, got none")
+    silent, every = replace(run, progress=None), []
+    for condition in run.track(list(data), "conditions"):
+        given = data[condition]
+        if not isinstance(given, Predictions):
+            given = predict(model, given, run=silent)
+        every.append(outcomes(given))
+        if not np.array_equal(every[0].target, every[-1].target):
+            raise InputError(
+                "data must hold the same images in the same order under all conditions, got "
+                f"other targets under {condition}"
+            )
+    names = ("predicted", "correct", "nll", "confidence")
+    values = {name: np.stack([getattr(o, name) for o in every], axis=1) for name in names}
+    values["correct"] = values["correct"].astype(np.float64)
+    return OutcomesUnder(tuple(data), values, every[-1].classes, every[-1].provenance)
