@@ -9,52 +9,42 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 
+from visprism import kit
 from visprism.anatomy.blocks.anatomy import Costs, costs
-from visprism.core.run import Run
+from visprism.drawing import style
 from visprism.drawing.depth import in_order, legend_above
 from visprism.drawing.registry import figure
-from visprism.drawing.style import FAINT, STRIP, color_of, tip
-from visprism.kit.analysis import ANALYSES, Analysis, Cost, Section
-from visprism.kit.model_on_images import Subject
-from visprism.table.result import Result
 
 _WIDTH = 0.86  # of a slab; the rest is the gap to the next one
 _STRIPS = {"macs": ("MACs", -1.35), "parameters": ("Parameters", -1.85)}  # label, baseline
 _STRIP_HEIGHT = 0.38
 
 
-@ANALYSES.register
-class Anatomy(Analysis):
+@kit.analysis
+class Anatomy(kit.Analysis):
     """Blocks of a model with their parameters and multiply-accumulates."""
 
     name = "anatomy"
     group = "model"
     source = "Park & Kim (2022), fig. 8"
     rank = 0
-    sections = (
-        Section(
-            Costs,
-            "Anatomy",
-            "Each bar is a block; its height is the side of its spatial grid and its color the "
-            "kind. The strips below show multiply-accumulates and parameters.",
-        ),
-    )
+    gives = Costs
 
-    def measure(self, subject: Subject, run: Run) -> Sequence[Result]:
+    def measure(self, subject: kit.Subject, run: kit.Run) -> Sequence[kit.Result]:
         """Count parameters and arithmetic."""
         shape = subject.anatomy.image_shape
         origin = replace(run.provenance, image_shape=shape)
         return (replace(costs(subject.anatomy), provenance=origin),)
 
-    def cost(self, subject: Subject) -> Cost:
+    def cost(self, subject: kit.Subject) -> kit.Cost:
         """The counts were taken when the model was dissected."""
-        return Cost(per_image=0)
+        return kit.Cost(per_image=0)
 
 
 def slabs_key(figure: Figure | Axes, axes: Sequence[Axes]) -> None:
     """A legend above: the kinds of block that occur."""
     kinds = in_order({label for ax in axes for label in ax.get_legend_handles_labels()[1]})
-    legend_above(figure, {kind: Patch(color=color_of(kind)) for kind in kinds})
+    legend_above(figure, {kind: Patch(color=style.color_of(kind)) for kind in kinds})
 
 
 @figure(width=6.75, height=1.55, across=1, key=slabs_key, key_height=0.25)
@@ -67,15 +57,15 @@ def _(result: Costs, ax: Axes) -> Axes:
     sides = np.sqrt(result.height * result.width)
     heights = np.sqrt(sides / sides.max())
     places = np.arange(len(result)) + 0.5
-    ax.axhline(0, color=FAINT, linewidth=0.6, zorder=0)
+    ax.axhline(0, color=style.FAINT, linewidth=0.6, zorder=0)
     shapes = ["x".join(map(str, s)) for s in zip(*_sizes(result), strict=True)]
     for place, height, name, kind, shape in zip(
         places, heights, result.block, result.kind, shapes, strict=True
     ):
         slab = ax.bar(
-            place, height, _WIDTH, -height / 2, color=color_of(str(kind)), label=str(kind)
+            place, height, _WIDTH, -height / 2, color=style.color_of(str(kind)), label=str(kind)
         )
-        slab[0].set_gid(tip(f"{name} · {kind} · {shape}"))
+        slab[0].set_gid(style.tip(f"{name} · {kind} · {shape}"))
     for column, (label, base) in _STRIPS.items():
         amount = getattr(result, column)
         ax.bar(
@@ -83,10 +73,10 @@ def _(result: Costs, ax: Axes) -> Axes:
             _STRIP_HEIGHT * amount / max(1, amount.max()),
             _WIDTH,
             base,
-            color=STRIP,
+            color=style.STRIP,
             label=f"_{label}",
         )
-        ax.plot([0, len(result)], [base, base], color=FAINT, linewidth=0.4)
+        ax.plot([0, len(result)], [base, base], color=style.FAINT, linewidth=0.4)
         ax.annotate(
             label,
             (0, base),
@@ -94,10 +84,10 @@ def _(result: Costs, ax: Axes) -> Axes:
             textcoords="offset points",
             ha="right",
             fontsize="small",
-            color=FAINT,
+            color=style.FAINT,
         )
     for first, last, label in stages(result):
-        ax.plot([first + 0.1, last + 0.9], [-0.58, -0.58], color=FAINT, linewidth=0.6)
+        ax.plot([first + 0.1, last + 0.9], [-0.58, -0.58], color=style.FAINT, linewidth=0.6)
         if (last + 1 - first) / len(result) > 0.0068 * len(label):  # else it runs into the next
             middle = (first + last + 1) / 2
             ax.text(middle, -0.63, label, ha="center", va="top", fontsize="small")

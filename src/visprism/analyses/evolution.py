@@ -7,34 +7,34 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.ticker import MaxNLocator, PercentFormatter
 
-from visprism.drawing.registry import figure
-from visprism.drawing.style import DEPTH, KIND_COLORS, legend, tip
+from visprism import kit
+from visprism.drawing import style
 from visprism.estimates.answers import Answer
-from visprism.estimates.estimated import Estimated
-from visprism.estimates.findings import Finding
-from visprism.kit.analysis import Section
-from visprism.table.result import Result, Texts, column, estimate, result_type, scalar
 
 _WIDEST = 38  # characters of an axis label
 MOST = 6  # parts of a model with a name in the key
 
 
-@result_type("evolution")
-class Evolution(Result):
+@kit.result("evolution")
+class Evolution(kit.Result):
     """One quantity after several numbers of updates; one row for each, by part of the model."""
 
-    step: np.ndarray = column("Step", "", "number of updates of the training")
-    part: Texts = column("Part", "", "of the model, such as a kind of block; may be empty")
-    value: Estimated = estimate("Value", "", "of the quantity, with its interval over images")
-    quantity: str = scalar("Quantity", "", "that the values are of")
-    unit: str = scalar("Unit", "", "of the values; '%': fractions", default="")
+    step: np.ndarray = kit.column("Step", "", "number of updates of the training")
+    part: kit.Texts = kit.column(
+        "Part", "", "of the model, such as a kind of block; may be empty"
+    )
+    value: kit.Estimated = kit.estimate(
+        "Value", "", "of the quantity, with its interval over images"
+    )
+    quantity: str = kit.scalar("Quantity", "", "that the values are of")
+    unit: str = kit.scalar("Unit", "", "of the values; '%': fractions", default="")
 
     def parts(self) -> dict[str, "Evolution"]:
         """The rows of each part of the model, in the order of the steps."""
         names = dict.fromkeys(self.part.tolist())
         return {name: self.select(self.part == name) for name in names}
 
-    def sentences(self) -> Iterator[str | Finding]:
+    def sentences(self) -> Iterator[str | kit.Finding]:
         """Both ends, and the step from which less than half of the change is left.
 
         More than six parts, such as every block, have no sentences.
@@ -59,7 +59,7 @@ class Evolution(Result):
             yield text
 
 
-SECTION = Section(
+SECTION = kit.Section(
     Evolution,
     "During training",
     "Each line is a quantity against the number of updates, with its 95% interval over the "
@@ -68,27 +68,29 @@ SECTION = Section(
 )
 
 
-@figure(width=3.0, height=2.2)
+@kit.figure(width=3.0, height=2.2)
 def _(result: Evolution, ax: Axes) -> Axes:
     """A line for each part of the model, with its intervals as a band.
 
     Many parts, such as blocks, have no intervals and run from dark (first) to bright (last).
     """
-    parts, few = result.parts(), list(KIND_COLORS.values())
-    colors = few if len(parts) <= len(few) else DEPTH(np.linspace(0, 1, len(parts)))
+    parts, few = result.parts(), list(style.KIND_COLORS.values())
+    colors = few if len(parts) <= len(few) else style.DEPTH(np.linspace(0, 1, len(parts)))
     for (name, rows), color in zip(parts.items(), colors, strict=False):
         value = np.asarray(rows.value)
         ax.plot(
             rows.step, value, color=color, linewidth=1.2, label=name or None,
             marker="o" if len(rows) < 30 else None, markersize=2.5,
-            gid=tip(f"{name or result.quantity} · {value[-1]:.4g} after step {rows.step[-1]}"),
+            gid=style.tip(
+                f"{name or result.quantity} · {value[-1]:.4g} after step {rows.step[-1]}"
+            ),
         )  # fmt: skip
         if len(parts) <= len(few) and np.isfinite(rows.value.low).any():
             ax.fill_between(
                 rows.step, rows.value.low, rows.value.high, color=color, alpha=0.2, linewidth=0
             )
     if 1 < len(parts) <= MOST:
-        legend(ax, fontsize="small")
+        style.legend(ax, fontsize="small")
     if result.unit == "%":
         ax.yaxis.set_major_formatter(PercentFormatter(1, decimals=None))
     ax.xaxis.set_major_locator(MaxNLocator(integer=True))

@@ -8,27 +8,23 @@ from matplotlib.axes import Axes
 from torch import Tensor
 from torch.nn.functional import adaptive_avg_pool2d
 
-from visprism.core.errors import InputError
+from visprism import kit
 from visprism.core.provenance import Provenance
 from visprism.drawing.color_bars import side_by_side
-from visprism.drawing.registry import figure
-from visprism.kit.analysis import Section
-from visprism.kit.model_on_images import Subject
-from visprism.table.result import Result, Texts, column, result_type
 
 _LONGEST = 96  # pixels of a side
 
 
-@result_type("image-pictures")
-class ImagePictures(Result):
+@kit.result("image-pictures")
+class ImagePictures(kit.Result):
     """Images as the model sees them, resized and cropped; one row for each image."""
 
-    image: np.ndarray = column(
+    image: np.ndarray = kit.column(
         "Image", "", "index of the image; in a study, into `Study.positions`"
     )
-    height: np.ndarray = column("Height", "pixels", "of the picture, which may be reduced")
-    width: np.ndarray = column("Width", "pixels", "of the picture, which may be reduced")
-    pixels: Texts = column(
+    height: np.ndarray = kit.column("Height", "pixels", "of the picture, which may be reduced")
+    width: np.ndarray = kit.column("Width", "pixels", "of the picture, which may be reduced")
+    pixels: kit.Texts = kit.column(
         "Pixels", "", "red, green and blue of each pixel, two hexadecimal digits each"
     )
 
@@ -40,21 +36,21 @@ class ImagePictures(Result):
         ]
 
 
-def pictures_section(title: str) -> Section:
+def pictures_section(title: str) -> kit.Section:
     """How the report presents the images that the maps of an analysis belong to."""
-    return Section(
+    return kit.Section(
         ImagePictures, title, "As the model sees them, resized and cropped.", table=False
     )
 
 
 def image_pictures(
-    subject: Subject, number: int, origin: Provenance
+    subject: kit.Subject, number: int, origin: Provenance
 ) -> tuple[ImagePictures, ...]:
     """The first images; none where their pixels cannot be recovered from the model's input."""
     shown = range(min(number, subject.num_images))
     try:
         columns = picture_columns((subject.pixels_of(i) for i in shown), _LONGEST)
-    except InputError:  # the normalization is unknown, or another one
+    except kit.InputError:  # the normalization is unknown, or another one
         return ()
     return (ImagePictures(image=np.array(shown), **columns, provenance=origin),)
 
@@ -83,7 +79,7 @@ def _reduced(
     return colors.permute(1, 2, 0).contiguous().cpu().numpy()
 
 
-@figure(width=6.0, height=1.4, across=1, share=False)
+@kit.figure(width=6.0, height=1.4, across=1, share=False)
 def _(result: ImagePictures, ax: Axes) -> Axes:
     """The images side by side, with their numbers below."""
     names = [f"image {image}" for image in result.image]

@@ -1,4 +1,7 @@
-"""Questions that the answers of results belong to, in the order in which readers ask them."""
+"""Topics of the questions that results answer, in the order in which readers ask them.
+
+An estimate states the text of its question (`asks`) and its direction (`better`).
+"""
 
 from dataclasses import dataclass, replace
 from typing import Literal
@@ -16,12 +19,12 @@ class Question:
     text: str
     topic: str  # group of the table
     label: str = ""  # of its line at a glance; "" where it has none
-    better: Literal["", "higher", "lower"] = ""  # values; "": the line is words
     sentence: str = ""  # about the better and the worse of two models
     of: str = ""  # the result that the label is about; "": any
     all_measures: bool = False  # a model is better only if no measure says otherwise
     first_part: bool = False  # of a model is enough at a glance
     with_number: bool = False  # the words at a glance stand with their number
+    better: Literal["", "higher", "lower"] = ""  # as an estimate states; "": a line of words
 
     def __str__(self) -> str:
         return self.text
@@ -37,7 +40,6 @@ ACCURACY = Question(
     "How accurate is the model?",
     "accuracy",
     "accuracy",
-    "higher",
     "The accuracy of {better} is {difference} points above the accuracy of {worse}.",
 )
 LIKELIHOOD = Question("How likely are the targets?", "accuracy")
@@ -46,7 +48,6 @@ CALIBRATION = Question(
     "Is the model calibrated?",
     "calibration",
     "calibration error",
-    "lower",
     "The confidence of {worse} is off by {difference} points more than {better}'s.",
     of="calibration",
 )
@@ -57,14 +58,12 @@ HIGH_NOISE = Question(
     "How much does high-frequency noise reduce accuracy?",
     "robustness",
     "accuracy lost to high-frequency noise",
-    "lower",
     "High-frequency noise costs {worse} {difference} points more accuracy than {better}.",
 )
 LOW_NOISE = Question(
     "How much does low-frequency noise reduce accuracy?",
     "robustness",
     "accuracy lost to low-frequency noise",
-    "lower",
     "Low-frequency noise costs {worse} {difference} points more accuracy than {better}.",
 )
 NOISE_FREQUENCY = Question(
@@ -78,7 +77,6 @@ CORRUPTIONS = Question(
     "How robust is the model to corruptions?",
     "robustness",
     "accuracy under corruptions",
-    "higher",
     "Corruptions leave {better} {difference} points more accuracy than {worse}.",
 )
 SHIFTED_IMAGES = Question("How much does accuracy drop on shifted images?", "robustness")
@@ -86,7 +84,6 @@ ADVERSARIAL = Question(
     "How robust is the model to adversarial perturbations?",
     "robustness",
     "accuracy under attack",
-    "higher",
     "Attacks leave {better} {difference} points more accuracy than {worse}.",
 )
 STABILITY = Question("Are predictions stable along perturbation sequences?", "robustness")
@@ -120,7 +117,6 @@ FLATNESS = Question(
     "How flat is the loss?",
     "curvature of the loss",
     "curvature (Hessian eigenvalues; low is flat)",
-    "lower",
     "By Hessian eigenvalues the loss of {better} is flatter: {low} against {high}.",
     of="hessian-summary",
     all_measures=True,

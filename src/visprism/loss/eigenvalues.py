@@ -11,7 +11,6 @@ from jaxtyping import Float
 from torch import Tensor
 
 from visprism.core.run import Run
-from visprism.estimates import questions
 from visprism.estimates.findings import Finding
 from visprism.loss.krylov import Request, Which, eigenpairs
 from visprism.loss.objective import Objective
@@ -60,9 +59,13 @@ class Curvature(Result):
         return objective_label(self.provenance.split, self.weight_decay)
 
 
-@result_type("eigenvalues")
+@result_type("eigenvalues", "Leading eigenvalues")
 class Eigenvalues(Curvature):
-    """Eigenvalues at the ends of the spectrum; one row for each, in order of rank."""
+    """Eigenvalues at the ends of the spectrum; one row for each, in order of rank.
+
+    The leading Hessian eigenvalues of the mean loss over all images, with residuals. Hollow
+    points did not converge.
+    """
 
     row_names = ("objectives",)
 
@@ -71,7 +74,8 @@ class Eigenvalues(Curvature):
         "Leading Hessian eigenvalue",
         "",
         "curvature along its eigenvector; exact for these images",
-        question=questions.FLATNESS,
+        asks="How flat is the loss?",
+        better="lower",
         over="",
         comparison="none",
     )

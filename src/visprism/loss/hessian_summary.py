@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float
 
-from visprism.estimates import questions
 from visprism.estimates.eigenvalues import (
     MIN_BATCHES,
     average_positive,
@@ -156,7 +155,7 @@ class HessianCurves(Result):
 
 
 _OF_BATCHES: dict[str, Any] = {"over": "mini-batches", "comparison": "combined"}
-_FLATNESS = _OF_BATCHES | {"question": questions.FLATNESS}
+_FLATNESS = _OF_BATCHES | {"asks": "How flat is the loss?", "better": "lower"}
 
 
 @result_type("hessian-summary", "Sharpness and convexity", figures={})
@@ -191,7 +190,7 @@ class HessianSummary(Result):
         "Smallest Hessian eigenvalue, mean over mini-batches",
         "",
         "of Ritz values, which are upper bounds; equal where converged",
-        question=questions.CURVATURE,
+        asks="Does the loss have negative curvature?",
         over="",
         comparison="none",
     )
@@ -200,7 +199,7 @@ class HessianSummary(Result):
         "%",
         "fraction of the leading eigenvalues below 0",
         **_OF_BATCHES,
-        question=questions.CURVATURE,
+        asks="Does the loss have negative curvature?",
         symbol="NEP",
     )
     ape_median: np.ndarray = column(

@@ -27,7 +27,7 @@ from visprism.loss.objective import (
     cross_entropy,
     selected,
 )
-from visprism.loss.planes import Plane, random_planes, squared_norms
+from visprism.loss.planes import Plane, Projection, random_planes, squared_norms
 from visprism.loss.points import (
     TREATMENTS,
     Evaluation,
@@ -49,9 +49,24 @@ BATCH_NORM_LABELS = {
 _MAX_ROUNDING = 1e-3  # nats by which a lower precision may change the NLL without a finding
 
 
-@result_type("landscape")
+@result_type(
+    "landscape",
+    "Loss landscape",
+    figures={
+        "": {"path": Projection},
+        "slices": {"view": "slices"},
+        "accuracy": {"quantity": "accuracy", "path": Projection},
+    },
+    table=False,
+)
 class LossSurface(Result):
     """Loss and accuracy over planes in the space of parameters; one row for each point.
+
+    The NLL at the weights (cross) and around them along two directions, by default random
+    and filter-normalized, with frozen BatchNorm statistics. The bold contour is chance
+    level, log(classes); beyond it, in gray, predictions are worse than a guess, and the
+    loss grows with the scale of the logits. Compare models by the increase on circles, not
+    by the look of a surface. Checkpoints are points on a line, in their order.
 
     `nll` and `l2` are separate surfaces; `objective` is their sum. Intervals are over images.
     """

@@ -16,7 +16,6 @@ from torch import nn
 
 from visprism.core.errors import InputError
 from visprism.core.run import DEFAULT_RUN, Run
-from visprism.estimates import questions
 from visprism.estimates.answers import DIRECTION_PAIRS, FEWEST
 from visprism.estimates.estimated import Number, stacked
 from visprism.estimates.findings import Finding
@@ -42,9 +41,14 @@ _DISAGREEMENT = 1.5  # ratio of the two increases of the NLL above which VP105 i
 _SMALLEST_INCREASE = 0.01  # nats; where both increases are smaller, they are not compared
 
 
-@result_type("loss_by_distance")
+@result_type("loss_by_distance", "Increase of the loss with distance")
 class LossByDistance(Result):
     """The NLL on circles around the weights; one row for each BatchNorm treatment and distance.
+
+    Mean increase of the NLL on circles around the weights, in several random planes (thin)
+    and on average (bold). Intervals are over planes and images. For a model with BatchNorm
+    both frozen and re-estimated statistics are shown. This figure orders two models only
+    where both treatments give the same order.
 
     Values are means over direction pairs and angles; values of single pairs are in
     ``rise.by_unit``. Random directions of two models are not pairs: the interval of their
@@ -64,7 +68,8 @@ class LossByDistance(Result):
         "NLL increase",
         "nats",
         "NLL minus the NLL of the model's weights",
-        question=questions.FLATNESS,
+        asks="How flat is the loss?",
+        better="lower",
         over="direction pairs and images",
         comparison="independent",
     )

@@ -32,9 +32,13 @@ _PARALLEL = 1e-4  # sine of the angle below which two directions span no plane
 _MOST_POINTS = 1001  # along an axis
 
 
-@result_type("projection")
+@result_type("projection", "Checkpoints in the plane", figures={})
 class Projection(Result):
-    """Snapshots projected onto a plane through the weights; one row for each."""
+    """Snapshots projected onto a plane through the weights; one row for each.
+
+    The projection of each checkpoint onto the plane. If the in-plane fraction is small, the
+    loss at the projection is not the checkpoint's loss.
+    """
 
     snapshot: np.ndarray = column("Snapshot", "", "its number, from 0")
     a: np.ndarray = column("a", "", "coordinate along the first direction of the plane")

@@ -33,9 +33,18 @@ MATRIX_LABELS = {"hessian": "Hessian", "preconditioned": "preconditioned Hessian
 POINT_LABELS = {"weights": "", "perturbed": " at SAM's perturbed weights"}
 
 
-@result_type("training-curvature")
+@result_type(
+    "training-curvature",
+    "Curvature during training",
+    figures={"": {}, "alignment": {"quantity": "alignment"}},
+)
 class CurvatureDuringTraining(Result):
     """Leading eigenvalues after some updates of training; one row for each, in order of rank.
+
+    Leading Hessian eigenvalue of the training loss after every few updates. The dashed line
+    is the largest curvature at which updates are stable on a quadratic: 2 / learning rate
+    for gradient descent. For Adam it limits the preconditioned Hessian. The second figure
+    is the fraction of the gradient in leading directions.
 
     The matrix is the Hessian of the training loss on fixed images, or P^-1/2 H P^-1/2 with the
     preconditioner P of the optimizer. Updates are stable while its eigenvalues are below the

@@ -12,11 +12,10 @@ from typing import Any
 import numpy as np
 from jaxtyping import Bool, Float
 
-from visprism.estimates import questions
 from visprism.estimates.answers import DISAGREE, ONE_MEASURE, Answer, EstimateInfo
 from visprism.estimates.estimated import Estimated, mean, student
 from visprism.estimates.findings import Finding
-from visprism.estimates.questions import Question
+from visprism.estimates.questions import declared_question
 from visprism.table.result import Result, Texts, column, estimate, result_type
 
 
@@ -26,14 +25,14 @@ class Change:
 
     id: str  # in files; it never changes
     label: str  # of what changes
-    question: Question | None = None
+    asks: str = ""  # the question that it answers
     # What a change means that both measures of a question agree on: -1 it falls, 1 it rises.
     readings: tuple[tuple[int, str], ...] = ()
     in_logs: bool = False  # a change of a log, answered as a relative change of `label`
 
 
-_FILTERS = (questions.FILTERS, ((-1, "low-pass"), (1, "high-pass")))
-_VARIANCE = (questions.VARIANCE, ((-1, "lower it"), (1, "raise it")))
+_FILTERS = ("Are blocks low-pass or high-pass filters?", ((-1, "low-pass"), (1, "high-pass")))
+_VARIANCE = ("Do blocks lower or raise the variance?", ((-1, "lower it"), (1, "raise it")))
 TO_MEAN = Change("to-mean", "high-frequency log amplitude relative to the mean", *_FILTERS)
 TO_LOWEST = Change(
     "to-lowest", "high-frequency log amplitude relative to the lowest frequency", *_FILTERS
@@ -92,7 +91,7 @@ class KindSummary(Result):
         return tuple(
             self._answer(row)
             for row, quantity in enumerate(self.quantity)
-            if CHANGES[str(quantity)].question
+            if CHANGES[str(quantity)].asks
         )
 
     def _answer(self, row: int) -> Answer:
@@ -100,7 +99,7 @@ class KindSummary(Result):
         signs = [
             int(self.directions()[i])
             for quantity, i in self.of_kind(kind).items()
-            if CHANGES[quantity].question is change.question
+            if CHANGES[quantity].asks == change.asks
         ]
         agreed = signs[0] if len(signs) == 2 and signs[0] == signs[1] else 0
         unclear = "not significant" if np.isfinite(self.mean.low[row]) else "no interval"
@@ -110,7 +109,7 @@ class KindSummary(Result):
         info = EstimateInfo(
             f"{change.label}, mean change across {kind} blocks",
             unit="%" if change.in_logs else "",
-            question=change.question,
+            question=declared_question(change.asks) if change.asks else None,
             average="geometric" if change.in_logs else "arithmetic",
         )
         return info.answer(

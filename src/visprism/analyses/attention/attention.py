@@ -20,77 +20,81 @@ from matplotlib.axes import Axes
 from torch import Tensor
 from torch.nn import functional
 
-from visprism.anatomy.blocks.anatomy import Anatomy
+from visprism import kit
 from visprism.anatomy.blocks.attention import Attention as Layer
-from visprism.anatomy.blocks.attention import Weights, attentions
+from visprism.anatomy.blocks.attention import attentions
 from visprism.anatomy.trace.token_grids import OFF_GRID
+from visprism.drawing import style
 from visprism.drawing.depth import from_zero
-from visprism.drawing.registry import figure
-from visprism.drawing.style import FAINT, color_of, tip
-from visprism.estimates import questions
-from visprism.estimates.estimated import Estimated, Number, mean
-from visprism.estimates.findings import Finding
 from visprism.estimates.text import interval_text
-from visprism.kit.analysis import ANALYSES, FeatureAnalysis, Needs, Section
 from visprism.passes.features import Seen
-from visprism.table.result import Result, Texts, column, estimate, result_type
 
 # In the order in which `Attention.extract` stacks them.
 QUANTITIES = ("distance", "entropy", "nmi", "prefix_share", "redundancy")
 _ROUNDING = 1e-6  # an entropy that is 0 but for rounding
 
 
-@result_type("attention-statistics")
-class AttentionStatistics(Result):
-    """Statistics of each head of each attention, a row per head. Intervals are over images."""
+@kit.result(
+    "attention-statistics",
+    "Attention statistics",
+    figures={"": {}} | {q: {"quantity": q} for q in ("entropy", "nmi", "redundancy")},
+)
+class AttentionStatistics(kit.Result):
+    """Statistics of each head of each attention, a row per head. Intervals are over images.
 
-    block: Texts = column(
+    Each point is a head. Distance is the mean distance in pixels between a query and the
+    keys that it attends to. Mutual information is 1 if queries attend to different keys and
+    0 if all attend to the same keys (attention collapse).
+    """
+
+    block: kit.Texts = kit.column(
         "Block", "", "name of the attention's block; '#2' for the second in one block"
     )
-    stage: np.ndarray = column("Stage", "", "of the block; 0 for the stem")
-    depth: np.ndarray = column(
+    stage: np.ndarray = kit.column("Stage", "", "of the block; 0 for the stem")
+    depth: np.ndarray = kit.column(
         "Normalized depth", "", "0 for the stem, 1 for the last block before the head"
     )
-    head: np.ndarray = column("Head", "", "number of the head, from 1")
-    distance: Estimated = estimate(
+    head: np.ndarray = kit.column("Head", "", "number of the head, from 1")
+    distance: kit.Estimated = kit.estimate(
         "Mean attention distance",
         "pixels",
         "mean distance from a query to the keys that it attends to, by weight",
     )
-    entropy: Estimated = estimate(
+    entropy: kit.Estimated = kit.estimate(
         "Entropy of attention", "nats", "of a query's weights; log(keys) for uniform attention"
     )
-    keys: np.ndarray = column("Keys", "", "number of keys that a query can attend to")
-    nmi: Estimated = estimate(
+    keys: np.ndarray = kit.column("Keys", "", "number of keys that a query can attend to")
+    nmi: kit.Estimated = kit.estimate(
         "Normalized mutual information",
         "",
         "of queries and keys: 0 if all queries attend alike, 1 if each attends to its own key",
     )
-    prefix_share: Estimated = estimate(
+    prefix_share: kit.Estimated = kit.estimate(
         "Weight on tokens off the grid",
         "",
         "fraction of the weight on class tokens, registers and padding",
     )
-    redundancy: Estimated = estimate(
+    redundancy: kit.Estimated = kit.estimate(
         "Cosine similarity between heads",
         "",
         "mean cosine between its weights and the other heads' weights; NaN for one head",
     )
-    mean_distance: Number = estimate(
+    mean_distance: kit.Number = kit.estimate(
         "mean attention distance, mean over heads",
         "pixels",
-        question=questions.ATTENTION_DISTANCE,
+        asks="How far does attention reach?",
     )
-    mean_nmi: Number = estimate(
-        "normalized mutual information, mean over heads", question=questions.ATTENTION_NMI
+    mean_nmi: kit.Number = kit.estimate(
+        "normalized mutual information, mean over heads",
+        asks="Do queries attend to different keys?",
     )
 
-    def sentences(self) -> Iterator[str | Finding]:
+    def sentences(self) -> Iterator[str | kit.Finding]:
         """Mean over heads, and the blocks where it is smallest and largest."""
         yield self._finding("mean attention distance", "distance", " pixels")
         yield self._finding("normalized mutual information of attention", "nmi", "")
 
-    def _finding(self, words: str, name: str, unit: str) -> Finding:
+    def _finding(self, words: str, name: str, unit: str) -> kit.Finding:
         blocks = list(dict.fromkeys(self.block.tolist()))
         values, average = np.asarray(getattr(self, name)), getattr(self, f"mean_{name}")
         means = [float(values[self.block == block].mean()) for block in blocks]
@@ -103,31 +107,22 @@ class AttentionStatistics(Result):
                 f"; smallest {means[least]:.3g} ({blocks[least]}), largest {means[most]:.3g} "
                 f"({blocks[most]}) of {len(blocks)} attention layers"
             )
-        return Finding(text)
+        return kit.Finding(text)
 
 
-@ANALYSES.register
-class Attention(FeatureAnalysis):
+@kit.analysis
+class Attention(kit.FeatureAnalysis):
     """Attention distance, entropy, mutual information and redundancy of every head."""
 
     name = "attention"
     group = "attention"
     sees = "attention"
-    needs = Needs.FEATURES | Needs.ATTENTION
+    needs = kit.Needs.FEATURES | kit.Needs.ATTENTION
     sees = "attention"
     source = "Dosovitskiy et al. (2021), fig. 7; Park et al. (2023), sec. 2"
-    sections = (
-        Section(
-            AttentionStatistics,
-            "Attention statistics",
-            "Each point is a head. Distance is the mean distance in pixels between a query and "
-            "the keys that it attends to. Mutual information is 1 if queries attend to "
-            "different keys and 0 if all attend to the same keys (attention collapse).",
-            figures={"": {}} | {q: {"quantity": q} for q in ("entropy", "nmi", "redundancy")},
-        ),
-    )
+    gives = AttentionStatistics
 
-    def notes(self, anatomy: Anatomy) -> tuple[str, ...]:
+    def notes(self, anatomy: kit.Anatomy) -> tuple[str, ...]:
         """Attention blocks whose attention has no weights over tokens."""
         covered = {attention.block.name for attention in attentions(anatomy)}
         missing = [
@@ -140,7 +135,7 @@ class Attention(FeatureAnalysis):
             "softmax, or with tokens that could not be followed).",
         )
 
-    def extract(self, x: Weights) -> Float[Tensor, "b quantities heads"]:
+    def extract(self, x: kit.Weights) -> Float[Tensor, "b quantities heads"]:
         """The quantities of `QUANTITIES` by image and head."""
         weights = x.values.to(torch.promote_types(x.values.dtype, torch.float32))
         # Without subnormal numbers, which masks of -100 make, as in Swin: arithmetic with them
@@ -167,7 +162,7 @@ class Attention(FeatureAnalysis):
             dim=1,
         )
 
-    def results(self, seen: Seen) -> Sequence[Result]:
+    def results(self, seen: Seen) -> Sequence[kit.Result]:
         """The statistics of every head."""
         layers = list(seen.by_image)
         rows = [(layer, head) for layer in layers for head in range(layer.geometry.heads)]
@@ -175,7 +170,7 @@ class Attention(FeatureAnalysis):
         alone = np.array([layer.geometry.heads == 1 for layer, _ in rows])
         averages = values.mean(2)
         values[:, -1, alone] = np.nan
-        columns: Any = {name: mean(values[:, i]) for i, name in enumerate(QUANTITIES)}
+        columns: Any = {name: kit.mean(values[:, i]) for i, name in enumerate(QUANTITIES)}
         return (
             AttentionStatistics(
                 block=np.array([layer.name for layer, _ in rows]),
@@ -184,13 +179,13 @@ class Attention(FeatureAnalysis):
                 head=np.array([head + 1 for _, head in rows]),
                 keys=np.array([layer.geometry.keys.index.shape[1] for layer, _ in rows]),
                 **columns,
-                mean_distance=mean(averages[:, QUANTITIES.index("distance")]),
-                mean_nmi=mean(averages[:, QUANTITIES.index("nmi")]),
+                mean_distance=kit.mean(averages[:, QUANTITIES.index("distance")]),
+                mean_nmi=kit.mean(averages[:, QUANTITIES.index("nmi")]),
             ),
         )
 
 
-@figure(width=2.75, height=2.0)
+@kit.figure(width=2.75, height=2.0)
 def _(
     result: AttentionStatistics,
     ax: Axes,
@@ -203,7 +198,7 @@ def _(
     members = [result.block == name for name in names]
     depths = [result.depth[rows][0] for rows in members]
     means = [values[rows].mean() for rows in members]
-    ax.plot(depths, means, color=FAINT, linewidth=0.9, zorder=1, label="_mean of heads")
+    ax.plot(depths, means, color=style.FAINT, linewidth=0.9, zorder=1, label="_mean of heads")
     lengths = np.stack([values - low, high - values], axis=1)
     for block, head, depth, value, bar in zip(
         result.block, result.head, result.depth, values, lengths, strict=True
@@ -212,7 +207,7 @@ def _(
             depth,
             value,
             yerr=bar[:, None] if np.isfinite(bar).all() else None,
-            color=color_of("attention"),
+            color=style.color_of("attention"),
             marker="o",
             markersize=2.8,
             markeredgewidth=0.3,
@@ -220,7 +215,7 @@ def _(
             elinewidth=0.6,
             linestyle="none",
             alpha=0.8,
-            gid=tip(f"{block} · head {head} · {value:.3g}"),
+            gid=style.tip(f"{block} · head {head} · {value:.3g}"),
         )
     from_zero(ax)
     ax.set(

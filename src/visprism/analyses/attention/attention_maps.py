@@ -15,25 +15,18 @@ from matplotlib.axes import Axes
 from matplotlib.image import AxesImage
 from torch import Tensor
 
+from visprism import kit
 from visprism.analyses.pictures import image_pictures, pictures_section
-from visprism.anatomy.blocks.anatomy import Anatomy
-from visprism.anatomy.blocks.attention import Attention, attentions
+from visprism.anatomy.blocks.attention import attentions
 from visprism.anatomy.run.attention_weights import attend
 from visprism.anatomy.trace.forward import Images, batch_size, forward
 from visprism.anatomy.trace.token_grids import OFF_GRID, AttentionGeometry
-from visprism.core.errors import InputError
-from visprism.core.options import option
 from visprism.core.provenance import Provenance
-from visprism.core.run import DEFAULT_RUN, Run
 from visprism.drawing.color_bars import side_by_side
-from visprism.drawing.registry import figure
-from visprism.estimates.findings import Finding
-from visprism.kit.analysis import ANALYSES, Analysis, Cost, Needs, Section, Sizes
-from visprism.kit.model_on_images import Subject, inputs_of
+from visprism.kit.model_on_images import inputs_of
 from visprism.passes.batches import check_evaluation_mode, images_of
 from visprism.passes.blocks import spread
 from visprism.passes.tokens import described_readout, tokens_read
-from visprism.table.result import Result, Texts, result_type, scalar
 from visprism.table.result import column as quantity
 
 # A pixel (row, column) of the image; the class token; or all queries on the grid, averaged.
@@ -41,11 +34,16 @@ Query = tuple[int, int] | Literal["class", "mean"]
 _DRAWN = 7  # pictures side by side
 
 
-@result_type("attention-maps")
-class QueryWeights(Result):
-    """Weights of one query; one row for each attention, head and place of its keys' grid."""
+@kit.result("attention-maps", "Attention maps", table=False)
+class QueryWeights(kit.Result):
+    """Weights of one query; one row for each attention, head and place of its keys' grid.
 
-    block: Texts = quantity(
+    Each picture is an attention layer: the weights of the query on the token grid, mean
+    over heads, from 0 to the largest of the picture. The mean over queries shows how much
+    each place is attended to.
+    """
+
+    block: kit.Texts = quantity(
         "Block", "", "name of the attention's block; '#2' for the second in one block"
     )
     head: np.ndarray = quantity("Head", "", "number of the head, from 1")
@@ -56,24 +54,31 @@ class QueryWeights(Result):
         "",
         "the weights of all keys add up to 1; 0 outside the query's window",
     )
-    query: str = scalar("Query", "", "'class', 'mean', or 'row,column' in pixels")
-    no_rollout: str = scalar("No rollout", "", "why a rollout could not be made", default="")
+    query: str = kit.scalar("Query", "", "'class', 'mean', or 'row,column' in pixels")
+    no_rollout: str = kit.scalar(
+        "No rollout", "", "why a rollout could not be made", default=""
+    )
 
-    def sentences(self) -> Iterator[str | Finding]:
+    def sentences(self) -> Iterator[str | kit.Finding]:
         """Why a rollout could not be made."""
         if self.no_rollout:
             yield f"no rollout: {self.no_rollout}"
 
 
-@result_type("rollout")
-class Rollout(Result):
-    """Attention followed through all blocks; one row for each place of the grid."""
+@kit.result("rollout", "Attention rollout", table=False)
+class Rollout(kit.Result):
+    """Attention followed through all blocks; one row for each place of the grid.
+
+    The product of the attention weights of all layers shows how much each position
+    contributes to the tokens that the head reads. It is undefined for models whose number
+    of tokens changes between layers, and for backbones without logits.
+    """
 
     row: np.ndarray = quantity("Row", "", "of the token grid, from 0")
     column: np.ndarray = quantity("Column", "", "of the token grid, from 0")
     weight: np.ndarray = quantity("Rollout weight", "", "how much the place reaches the output")
-    method: str = scalar("Method", "", "'attention', or 'gradient'")
-    readout: str = scalar(
+    method: str = kit.scalar("Method", "", "'attention', or 'gradient'")
+    readout: str = kit.scalar(
         "Readout",
         "",
         "tokens that the head reads, over which the rollout is averaged",
@@ -81,43 +86,29 @@ class Rollout(Result):
     )
 
 
-@ANALYSES.register
-class AttentionMaps(Analysis):
+@kit.analysis
+class AttentionMaps(kit.Analysis):
     """Attention weights of one query of the first image, by attention and head."""
 
     name = "attention-maps"
-    images = Sizes(quick=1, standard=1, full=1)
+    images = kit.Sizes(quick=1, standard=1, full=1)
     rank = 1
     group = "attention"
-    needs = Needs.ATTENTION | Needs.GRADIENTS
+    needs = kit.Needs.ATTENTION | kit.Needs.GRADIENTS
     default = False
     source = "Abnar & Zuidema (2020); Chefer et al. (2021)"
-    sections = (
-        Section(
-            QueryWeights,
-            "Attention maps",
-            "Each picture is an attention layer: the weights of the query on the token grid, "
-            "mean over heads, from 0 to the largest of the picture. The mean over queries "
-            "shows how much each place is attended to.",
-            table=False,
-        ),
+    gives = (
+        QueryWeights,
         pictures_section("Image of the attention maps"),
-        Section(
-            Rollout,
-            "Attention rollout",
-            "The product of the attention weights of all layers shows how much each position "
-            "contributes to the tokens that the head reads. It is undefined for models whose "
-            "number of tokens changes between layers, and for backbones without logits.",
-            table=False,
-        ),
+        Rollout,
     )
 
-    query: Literal["mean", "class"] = option(
+    query: Literal["mean", "class"] = kit.option(
         "mean",
         "query of the maps: mean over all queries, or the class token that the head reads",
     )
 
-    def measure(self, subject: Subject, run: Run) -> Sequence[Result]:
+    def measure(self, subject: kit.Subject, run: kit.Run) -> Sequence[kit.Result]:
         """Measure one model; see `Analysis.measure`."""
         image = inputs_of(subject.batches(1)[0])
         maps = attention_maps(subject.anatomy, image, query=self.query, run=run)
@@ -127,18 +118,18 @@ class AttentionMaps(Analysis):
         made, reason = rollouts(subject.anatomy, image, run=run)
         return replace(maps, no_rollout=reason), *pictures, *made
 
-    def cost(self, subject: Subject) -> Cost:
+    def cost(self, subject: kit.Subject) -> kit.Cost:
         """Two forward passes for the maps, four and a backward pass for two rollouts."""
-        return Cost(per_image=0.0, fixed=8.0)
+        return kit.Cost(per_image=0.0, fixed=8.0)
 
 
 def attention_maps(
-    anatomy: Anatomy,
+    anatomy: kit.Anatomy,
     images: Images,
     *,
     query: Query = "mean",
     blocks: Iterable[str] | None = None,
-    run: Run = DEFAULT_RUN,
+    run: kit.Run = kit.DEFAULT_RUN,
 ) -> QueryWeights:
     """The weights of one query of one image on the token grid.
 
@@ -175,7 +166,7 @@ def attention_maps(
     )
 
 
-def _chosen(anatomy: Anatomy, blocks: Iterable[str] | None) -> tuple[Attention, ...]:
+def _chosen(anatomy: kit.Anatomy, blocks: Iterable[str] | None) -> tuple[kit.Attention, ...]:
     available = attentions(anatomy)
     if blocks is None:
         return available
@@ -183,11 +174,11 @@ def _chosen(anatomy: Anatomy, blocks: Iterable[str] | None) -> tuple[Attention, 
     names = [attention.name for attention in available]
     for name in wanted:
         if name not in names:
-            raise InputError(f"blocks must be of {', '.join(names)}, got {name!r}")
+            raise kit.InputError(f"blocks must be of {', '.join(names)}, got {name!r}")
     return tuple(attention for attention in available if attention.name in wanted)
 
 
-def class_tokens(anatomy: Anatomy, images: Images) -> Bool[np.ndarray, "others"]:
+def class_tokens(anatomy: kit.Anatomy, images: Images) -> Bool[np.ndarray, "others"]:
     """Whether the head reads each off-grid token of the last attention, such as a class token.
 
     Costs one forward pass and a backward pass of the head, if there are such tokens.
@@ -199,18 +190,18 @@ def class_tokens(anatomy: Anatomy, images: Images) -> Bool[np.ndarray, "others"]
     return tokens_read(anatomy, last, images)[outside]
 
 
-def single_image(anatomy: Anatomy, images: Images, run: Run) -> Images:
+def single_image(anatomy: kit.Anatomy, images: Images, run: kit.Run) -> Images:
     """The one image of a batch, on the device."""
     check_evaluation_mode(anatomy.model)
     if batch_size(images) != 1:
-        raise InputError(
+        raise kit.InputError(
             f"images must be a batch of one image, got {batch_size(images)}. Pass images[:1]."
         )
     return images_of(images, anatomy, run.on(anatomy.model).compute)
 
 
 def _of_query(
-    attention: Attention,
+    attention: kit.Attention,
     weights: Float[Tensor, "windows heads queries keys"],
     query: Query,
     read: Bool[np.ndarray, "others"] | None,
@@ -225,7 +216,7 @@ def _of_query(
     if query == "class":
         outside = np.flatnonzero(places.index[0] == OFF_GRID)
         if len(places.index) > 1 or read is None or len(outside) != len(read) or not read.any():
-            raise InputError(
+            raise kit.InputError(
                 f"query must be 'mean' or a pixel, got 'class': {attention.name!r} has no "
                 "class token that the head reads"
             )
@@ -234,11 +225,11 @@ def _of_query(
     return key_map(weights[window, :, token], geometry, window)
 
 
-def _query_near(attention: Attention, pixel: tuple[int, int]) -> tuple[int, int]:
+def _query_near(attention: kit.Attention, pixel: tuple[int, int]) -> tuple[int, int]:
     """Window and number of the query whose place is nearest to a pixel."""
     (height, width), (y, x) = attention.image, pixel
     if not (0 <= y < height and 0 <= x < width):
-        raise InputError(
+        raise kit.InputError(
             f"query must be a pixel of the image ({height}x{width}, counted from 0), got "
             f"{y},{x}"
         )
@@ -265,18 +256,18 @@ def key_map(
     return map_.reshape(-1, rows, columns)
 
 
-def provenance_of(anatomy: Anatomy, run: Run) -> Provenance:
+def provenance_of(anatomy: kit.Anatomy, run: kit.Run) -> Provenance:
     """Where a map of one image comes from."""
     return run.measured(images=1, batch_size=1, image_shape=anatomy.image_shape)
 
 
 def rollout(
-    anatomy: Anatomy,
+    anatomy: kit.Anatomy,
     images: Images,
     *,
     gradient: bool = False,
     target: int | None = None,
-    run: Run = DEFAULT_RUN,
+    run: kit.Run = kit.DEFAULT_RUN,
 ) -> Rollout:
     """Attention rollout: contribution of each position to the output through all blocks.
 
@@ -304,7 +295,7 @@ def rollout(
         queries, keys = attention.geometry.queries.index, attention.geometry.keys.index
         same = np.array_equal(queries, keys)
         if len(keys) > 1 or not (same and np.array_equal(keys, chosen[0].geometry.keys.index)):
-            raise InputError(
+            raise kit.InputError(
                 "all attention layers must have the same tokens for a rollout, but the tokens "
                 f"of {attention.name!r} and {chosen[0].name!r} differ (windows, pooled or "
                 "merged tokens). Use attention_maps for single layers."
@@ -338,14 +329,14 @@ def rollout(
 
 
 def rollouts(
-    anatomy: Anatomy, images: Images, *, run: Run = DEFAULT_RUN
+    anatomy: kit.Anatomy, images: Images, *, run: kit.Run = kit.DEFAULT_RUN
 ) -> tuple[list[Rollout], str]:
     """The rollouts of one image by attention and by gradient, and why one is missing."""
     made, reason = [], ""
     for gradient in (False, True):
         try:
             made.append(rollout(anatomy, images, gradient=gradient, run=run))
-        except InputError as error:
+        except kit.InputError as error:
             reason = str(error)
     return made, reason
 
@@ -356,21 +347,21 @@ def _relevant(logits: Tensor, weights: Sequence[Tensor], target: int | None) -> 
     if target is None:
         target = int(logits[0].argmax())
     elif not 0 <= target < classes:
-        raise InputError(f"target must be between 0 and {classes - 1}, got {target}")
+        raise kit.InputError(f"target must be between 0 and {classes - 1}, got {target}")
     gradients: Sequence[Tensor | None] = [None] * len(weights)
     if logits.requires_grad and all(weight.requires_grad for weight in weights):
         gradients = torch.autograd.grad(logits[0, target], weights, allow_unused=True)
     pairs = zip(weights, gradients, strict=True)
     relevant = [(w * g).clamp(min=0).detach() for w, g in pairs if g is not None]
     if len(relevant) < len(weights):
-        raise InputError(
+        raise kit.InputError(
             "the model must have a gradient for all attention weights, and is under no_grad "
             "in a part. Use gradient=False."
         )
     return relevant
 
 
-@figure(width=6.1, height=1.15, across=1, share=False)
+@kit.figure(width=6.1, height=1.15, across=1, share=False)
 def _(result: QueryWeights, ax: Axes) -> Axes:
     """Weights of the query, mean over heads, of up to seven attentions over the depth."""
     pictures = {}
@@ -383,7 +374,7 @@ def _(result: QueryWeights, ax: Axes) -> Axes:
     return _pictures(ax, pictures, vmin=0.0)
 
 
-@figure(width=2.2, height=1.9, share=False)
+@kit.figure(width=2.2, height=1.9, share=False)
 def _(result: Rollout, ax: Axes) -> Axes:
     """The rollout on the token grid, from its smallest to its largest value."""
     grid = result.weight.reshape(result.row.max() + 1, -1)

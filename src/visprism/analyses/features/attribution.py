@@ -25,25 +25,18 @@ from jaxtyping import Float, Int64
 from torch import Tensor
 from torch.nn import functional
 
+from visprism import kit
 from visprism.analyses.pictures import image_pictures, pictures_section
-from visprism.anatomy.blocks.anatomy import Anatomy, Block
 from visprism.anatomy.run.interception import intercept
 from visprism.anatomy.trace.forward import as_written, forward
 from visprism.core.devices import in_float64
-from visprism.core.errors import InputError
-from visprism.core.options import option
-from visprism.core.run import Run
-from visprism.estimates.estimated import Estimated, mean, skewed
-from visprism.estimates.findings import Finding
+from visprism.estimates.estimated import skewed
 from visprism.estimates.text import some_of, text_of
-from visprism.kit.analysis import ANALYSES, Analysis, Cost, Needs, Section, Sizes
-from visprism.kit.model_on_images import Subject
 from visprism.passes.batches import Batch, blocks_on_grid, images_of, in_order, positioned
-from visprism.passes.blocks import block_columns, spread
+from visprism.passes.blocks import spread
 from visprism.passes.features import Arrays, Gathered
 from visprism.passes.perturbed import random_numbers
-from visprism.table.result import Result, Texts, column, estimate, result_type, scalar
-from visprism.table.shapes import Pictures, SeriesPerBlock, picture_columns
+from visprism.table.shapes import picture_columns
 
 GRADIENT_ACTIVATION = "gradient x activation"
 GRAD_CAM = "Grad-CAM"
@@ -56,13 +49,17 @@ _PICTURES = 4  # images whose maps are returned
 _ROUNDING = 1e-3
 
 Map = Float[Tensor, "b y x"]
-Maps = dict[tuple[str, Block], Map]  # by method and block
-Scores = dict[tuple[str, str, Block], Float[np.ndarray, " n"]]  # by score, method and block
+Maps = dict[tuple[str, kit.Block], Map]  # by method and block
+Scores = dict[tuple[str, str, kit.Block], Float[np.ndarray, " n"]]  # by score, method and block
 
 
-@result_type("attribution-scores")
-class AttributionScores(SeriesPerBlock):
+@kit.result("attribution-scores", "Attribution maps of blocks")
+class AttributionScores(kit.SeriesPerBlock):
     """Insertion and deletion scores of attribution maps; a row for each method and block.
+
+    Each line is a method: the area under the probability of the predicted class as pixels
+    are inserted, the most relevant first. A map that is not above the random map does not
+    show which pixels the model uses.
 
     Gains are paired by image with a random map of the same grid.
     """
@@ -70,35 +67,37 @@ class AttributionScores(SeriesPerBlock):
     value_name = "insertion"
     series_name = "method"
 
-    method: Texts = column("Method", "", "'gradient x activation', 'Grad-CAM' or 'random map'")
-    insertion: Estimated = estimate(
+    method: kit.Texts = kit.column(
+        "Method", "", "'gradient x activation', 'Grad-CAM' or 'random map'"
+    )
+    insertion: kit.Estimated = kit.estimate(
         "Insertion score",
         "",
         "mean probability of the predicted class as pixels are inserted, highest first",
     )
-    insertion_gain: Estimated = estimate(
+    insertion_gain: kit.Estimated = kit.estimate(
         "Insertion gain", "", "insertion score minus a random map's score; higher is better"
     )
-    deletion: Estimated = estimate(
+    deletion: kit.Estimated = kit.estimate(
         "Deletion score",
         "",
         "mean probability of the predicted class as pixels are deleted, highest first",
     )
-    deletion_gain: Estimated = estimate(
+    deletion_gain: kit.Estimated = kit.estimate(
         "Deletion gain", "", "deletion score minus a random map's score; lower is better"
     )
-    scored: np.ndarray = column(
+    scored: np.ndarray = kit.column(
         "Scored images", "", "number of images whose map is not 0 everywhere"
     )
-    steps: int = scalar("Steps", "", "number of equal parts in which pixels are inserted")
-    without_gradient: str = scalar(
+    steps: int = kit.scalar("Steps", "", "number of equal parts in which pixels are inserted")
+    without_gradient: str = kit.scalar(
         "Blocks without a gradient",
         "",
         "last blocks to whose grid the gradient is exactly 0, which are left out",
         default="",
     )
 
-    def sentences(self) -> Iterator[str | Finding]:
+    def sentences(self) -> Iterator[str | kit.Finding]:
         """For each method the block with the largest insertion gain, and what has no score."""
         for name, rows in self.series().items():
             rows = rows[np.isfinite(self.insertion_gain[rows])]
@@ -133,54 +132,46 @@ class AttributionScores(SeriesPerBlock):
             )
 
 
-@result_type("attribution-maps")
-class AttributionMaps(Pictures):
-    """Grad-CAM maps of the first images; a row for each position."""
+@kit.result("attribution-maps", "Grad-CAM of the first images", table=False)
+class AttributionMaps(kit.Pictures):
+    """Grad-CAM maps of the first images; a row for each position.
+
+    Each picture is the Grad-CAM map of one image and block, on the grid of the block. Read
+    it together with the insertion score of the block.
+    """
 
     value_name = "relevance"
 
-    relevance: np.ndarray = column("Relevance", "", "of the position, 1 at the largest")
+    relevance: np.ndarray = kit.column("Relevance", "", "of the position, 1 at the largest")
 
-    def sentences(self) -> Iterator[str | Finding]:
+    def sentences(self) -> Iterator[str | kit.Finding]:
         """None: every map is scaled to 1, and only its scores say whether it means anything."""
         yield from ()
 
 
-@ANALYSES.register
-class Attribution(Analysis):
+@kit.analysis
+class Attribution(kit.Analysis):
     """Gradient x activation and Grad-CAM of blocks, with insertion and deletion scores."""
 
     name = "attribution"
-    needs = Needs.FEATURES | Needs.GRADIENTS
-    images = Sizes(fewest=8, quick=32, standard=128, work=0.5)
+    needs = kit.Needs.FEATURES | kit.Needs.GRADIENTS
+    images = kit.Sizes(fewest=8, quick=32, standard=128, work=0.5)
     default = False  # tens of forward passes for each block
     source = "Selvaraju et al. (2017), eq. 1 and 2; Petsiuk et al. (2018), sec. 4.3"
-    sections = (
-        Section(
-            AttributionScores,
-            "Attribution maps of blocks",
-            "Each line is a method: the area under the probability of the predicted class as "
-            "pixels are inserted, the most relevant first. A map that is not "
-            "above the random map does not show which pixels the model uses.",
-        ),
-        Section(
-            AttributionMaps,
-            "Grad-CAM of the first images",
-            "Each picture is the Grad-CAM map of one image and block, on the grid of the "
-            "block. Read it together with the insertion score of the block.",
-            table=False,
-        ),
+    gives = (
+        AttributionScores,
+        AttributionMaps,
         pictures_section("Images of the attribution maps"),
     )
 
-    blocks: int = option(
+    blocks: int = kit.option(
         4, "number of blocks, spread evenly over the depth", minimum=1, quick=2
     )
-    steps: int = option(
+    steps: int = kit.option(
         10, "number of equal parts in which pixels are inserted and deleted", minimum=2, quick=5
     )
 
-    def measure(self, subject: Subject, run: Run) -> Sequence[Result]:
+    def measure(self, subject: kit.Subject, run: kit.Run) -> Sequence[kit.Result]:
         """Compute and score the maps of each batch.
 
         Costs 3 forward passes, a forward and backward pass for each block, and 2 (steps - 1)
@@ -231,30 +222,30 @@ class Attribution(Analysis):
         maps = AttributionMaps(**picture_columns(pictures, "relevance"), provenance=origin)
         return scored, maps, *image_pictures(subject, _PICTURES, origin)
 
-    def cost(self, subject: Subject) -> Cost:
+    def cost(self, subject: kit.Subject) -> kit.Cost:
         """Passes with the pixels of each step, for each map."""
         blocks = min(self.blocks, len(subject.anatomy))
-        return Cost(per_image=3 + blocks * (3 + 2 * (self.steps - 1) * len(METHODS)))
+        return kit.Cost(per_image=3 + blocks * (3 + 2 * (self.steps - 1) * len(METHODS)))
 
-    def inapplicable(self, subject: Subject) -> str | None:
+    def inapplicable(self, subject: kit.Subject) -> str | None:
         """Without one logit for each of several classes."""
         return super().inapplicable(subject) or subject.without_classes()
 
 
 def _with_numbers(
-    batches: Iterable[Batch], anatomy: Anatomy, run: Run
+    batches: Iterable[Batch], anatomy: kit.Anatomy, run: kit.Run
 ) -> Iterator[tuple[Tensor, range]]:
     """The images of each batch, with a number for each."""
     for batch in batches:
         images = images_of(batch, anatomy, run.compute)
         if not isinstance(images, Tensor):
-            raise InputError("batches must hold images as one tensor, got a mapping")
+            raise kit.InputError("batches must hold images as one tensor, got a mapping")
         yield images, range(len(images))
 
 
 def with_gradient(
-    anatomy: Anatomy, images: Float[Tensor, "b c h w"]
-) -> tuple[list[Block], list[Block]]:
+    anatomy: kit.Anatomy, images: Float[Tensor, "b c h w"]
+) -> tuple[list[kit.Block], list[kit.Block]]:
     """The blocks up to the last one to whose grid there is a gradient, and those behind it.
 
     A head that reads a class token only gives none to the grid behind the last attention.
@@ -264,14 +255,14 @@ def with_gradient(
         _, _, gradient = _gradient(anatomy, blocks[number - 1], images)
         if gradient.any():
             return blocks[:number], blocks[number:]
-    raise InputError(
+    raise kit.InputError(
         f"the logits of {type(anatomy.model).__name__} must depend on the grid of a block by a "
         "gradient, and do not"
     )
 
 
 def gradient_maps(
-    anatomy: Anatomy, blocks: Sequence[Block], images: Float[Tensor, "b c h w"]
+    anatomy: kit.Anatomy, blocks: Sequence[kit.Block], images: Float[Tensor, "b c h w"]
 ) -> tuple[Int64[Tensor, " b"], Maps]:
     """The predicted classes, and both maps of each block on its grid.
 
@@ -295,7 +286,7 @@ def gradient_maps(
 
 
 def _gradient(
-    anatomy: Anatomy, block: Block, images: Float[Tensor, "b c h w"]
+    anatomy: kit.Anatomy, block: kit.Block, images: Float[Tensor, "b c h w"]
 ) -> tuple[Int64[Tensor, " b"], Float[Tensor, "b d y x"], Float[Tensor, "b d y x"]]:
     """The predicted classes, the feature map of a block, and the gradient of their logits.
 
@@ -313,7 +304,7 @@ def _gradient(
         target = logits.argmax(1)
         score = logits.gather(1, target[:, None]).sum()
         if not torch.isfinite(score):
-            raise InputError(
+            raise kit.InputError(
                 "logits must be finite, got NaN or infinity. Check the weights and the "
                 "preprocessing."
             )
@@ -331,7 +322,7 @@ def _gradient(
 
 @torch.no_grad()
 def faithfulness(
-    anatomy: Anatomy,
+    anatomy: kit.Anatomy,
     images: Float[Tensor, "b c h w"],
     target: Int64[Tensor, " b"],
     maps: Maps,
@@ -394,13 +385,16 @@ def blurred(images: Float[Tensor, "b c h w"]) -> Float[Tensor, "b c h w"]:
     return functional.conv2d(rows, kernel.mT, groups=groups)
 
 
-def _columns(blocks: Sequence[Block], values: Arrays) -> dict[str, Any]:
+def _columns(blocks: Sequence[kit.Block], values: Arrays) -> dict[str, Any]:
     rows = [(method, block) for method in METHODS for block in blocks]
-    columns = block_columns([block for _, block in rows])
+    columns = kit.block_columns([block for _, block in rows])
     columns["method"] = np.array([method for method, _ in rows])
     for score in ("insertion", "deletion"):
         scores = np.stack([values[score, method, block] for method, block in rows], axis=1)
         random = np.stack([values[score, RANDOM, block] for _, block in rows], axis=1)
-        columns[score], columns[f"{score}_gain"] = mean(scores), mean(scores - random, skewed)
+        columns[score], columns[f"{score}_gain"] = (
+            kit.mean(scores),
+            kit.mean(scores - random, skewed),
+        )
         columns["scored"] = np.isfinite(scores).sum(0)
     return columns

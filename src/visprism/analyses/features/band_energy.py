@@ -14,20 +14,21 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from visprism import kit
 from visprism.core.devices import for_complex
-from visprism.estimates.estimated import Estimated, mean, ratio
-from visprism.kit.analysis import ANALYSES, FeatureAnalysis, Section
-from visprism.passes.blocks import block_columns
+from visprism.estimates.estimated import ratio
 from visprism.passes.features import Seen
-from visprism.table.result import Result, estimate, result_type
-from visprism.table.shapes import ChangePerBlock, ScalarPerBlock
 
 _EDGE = 0.5  # π rad/pixel, between the low and the high band
 
 
-@result_type("band-energies")
-class BandEnergies(ScalarPerBlock, ChangePerBlock):
+@kit.result("band-energies", "High-band energy")
+class BandEnergies(kit.ScalarPerBlock, kit.ChangePerBlock):
     """Fraction of a feature map's energy in its high band; one row for each block.
+
+    Each point is a block: the fraction of its feature maps' energy, without the mean, at
+    frequencies above half of the Nyquist frequency. White noise has most of its energy
+    there, since most frequencies are high.
 
     The energy includes all frequencies but 0, so that the mean does not count. NaN if a
     feature map does not vary or has one position.
@@ -35,34 +36,26 @@ class BandEnergies(ScalarPerBlock, ChangePerBlock):
 
     value_name = "high"
 
-    high: Estimated = estimate(
+    high: kit.Estimated = kit.estimate(
         "High-band energy",
         "",
         "fraction of the energy, without the mean, at radii above 0.5 π rad/pixel",
     )
-    change: Estimated = estimate(
+    change: kit.Estimated = kit.estimate(
         "Change of the high-band energy",
         "",
         "minus the previous block's value; NaN if grids differ",
     )
 
 
-@ANALYSES.register
-class BandEnergy(FeatureAnalysis):
+@kit.analysis
+class BandEnergy(kit.FeatureAnalysis):
     """Fraction of the energy of feature maps at high spatial frequencies."""
 
     name = "band-energy"
     source = "Parseval's theorem; complements Park & Kim (2022), fig. 8"
     default = False
-    sections = (
-        Section(
-            BandEnergies,
-            "High-band energy",
-            "Each point is a block: the fraction of its feature maps' energy, without the "
-            "mean, at frequencies above half of the Nyquist frequency. White noise has most of "
-            "its energy there, since most frequencies are high.",
-        ),
-    )
+    gives = BandEnergies
 
     def extract(self, x: Float[Tensor, "b c h w"]) -> Float[Tensor, "b 2"]:
         """Energy at all frequencies but 0, and in the high band; mean over channels.
@@ -74,16 +67,16 @@ class BandEnergy(FeatureAnalysis):
         energy = amplitude.square_().mean(1).flatten(1)
         return energy @ torch.from_numpy(_bands((x.shape[2], x.shape[3]))).to(x)
 
-    def results(self, seen: Seen) -> Sequence[Result]:
+    def results(self, seen: Seen) -> Sequence[kit.Result]:
         """The energies of every block."""
         high = ratio(seen.stacked(1), seen.stacked(0))
         change = high.by_unit - seen.neighbors.before(high.by_unit)
         return (
             BandEnergies(
-                **block_columns(seen.blocks),
+                **kit.block_columns(seen.blocks),
                 **seen.neighbors.columns(),
                 high=high,
-                change=mean(change),
+                change=kit.mean(change),
             ),
         )
 

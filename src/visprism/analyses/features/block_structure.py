@@ -16,47 +16,49 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
+from visprism import kit
+from visprism.drawing import style
 from visprism.drawing.color_bars import UNIT, color_bar
 from visprism.drawing.registry import figure
-from visprism.drawing.style import FAINT, SIMILARITY
-from visprism.estimates import questions
 from visprism.estimates.answers import FEWEST_BATCHES, Answer
-from visprism.estimates.estimated import Number
-from visprism.estimates.findings import Finding
 from visprism.estimates.text import interval_text
-from visprism.table.result import Result, column, estimate, result_type, scalar
 
 
-@result_type("block-structure")
-class BlockStructure(Result):
-    """CKA within and between the stages of one model; one row for each pair of stages."""
+@kit.result("block-structure", "Block structure")
+class BlockStructure(kit.Result):
+    """CKA within and between the stages of one model; one row for each pair of stages.
 
-    stage: np.ndarray = column("Stage", "", "1 for the first after the stem")
-    other_stage: np.ndarray = column("Other stage", "", "the same stage or a later one")
-    pairs: np.ndarray = column(
+    Each cell is a pair of stages: mean CKA of their pairs of blocks, and its excess over
+    all pairs at equal distance. Block structure is CKA within stages minus between stages,
+    at equal distance.
+    """
+
+    stage: np.ndarray = kit.column("Stage", "", "1 for the first after the stem")
+    other_stage: np.ndarray = kit.column("Other stage", "", "the same stage or a later one")
+    pairs: np.ndarray = kit.column(
         "Pairs of blocks", "", "number of pairs of different blocks, one in each stage"
     )
-    cka: np.ndarray = column(
+    cka: np.ndarray = kit.column(
         "Mean CKA", "", "debiased, mean of these pairs; NaN where a stage has only one block"
     )
-    excess: np.ndarray = column(
+    excess: np.ndarray = kit.column(
         "Excess CKA", "", "mean CKA minus the mean of all pairs of the model as far apart"
     )
-    score: Number = estimate(
+    score: kit.Number = kit.estimate(
         "Block structure: CKA within minus between stages, at equal distance",
         "",
         "interval by the jackknife over groups of batches; NaN if not available",
-        question=questions.BLOCK_STRUCTURE,
+        asks="Does CKA show block structure?",
         over="batches",
         comparison="none",
     )
-    groups: int = scalar("Groups", "", "groups of batches of the jackknife", default=0)
+    groups: int = kit.scalar("Groups", "", "groups of batches of the jackknife", default=0)
 
     def has_figure(self, **options: Any) -> bool:
         """Whether there are several stages to compare."""
         return len(np.unique(self.stage)) > 1
 
-    def sentences(self) -> Iterator[str | Finding]:
+    def sentences(self) -> Iterator[str | kit.Finding]:
         """The score with its interval."""
         stages = len(np.unique(self.stage))
         if stages < 2:
@@ -108,7 +110,7 @@ def block_structure(
     cka: Float[np.ndarray, "m m"],
     place: Int[np.ndarray, " m"],
     stage: Int[np.ndarray, " m"],
-    score: Number | None = None,
+    score: kit.Number | None = None,
 ) -> BlockStructure:
     """Mean CKA of each pair of stages, and the score."""
     first, other = np.triu_indices(len(place), k=1)
@@ -126,7 +128,7 @@ def block_structure(
         pairs=np.array([c.sum() for c in chosen], dtype=int),
         cka=of_pairs,
         excess=of_pairs - at_distance,
-        score=Number(structure_score(cka, place, stage)) if score is None else score,
+        score=kit.Number(structure_score(cka, place, stage)) if score is None else score,
     )
 
 
@@ -170,9 +172,9 @@ def _(result: BlockStructure, ax: Axes) -> Axes:
     stages = np.unique(result.stage).tolist()
     columns = (result.stage, result.other_stage, result.cka, result.excess)
     for stage, other, cka, excess in zip(*(c.tolist() for c in columns), strict=True):
-        color, ink, text = FAINT, "white", "\N{EN DASH}"
+        color, ink, text = style.FAINT, "white", "\N{EN DASH}"
         if np.isfinite(cka):
-            color, ink = SIMILARITY(UNIT(cka)), "black" if cka > 0.6 else "white"
+            color, ink = style.SIMILARITY(UNIT(cka)), "black" if cka > 0.6 else "white"
             signed = f"{round(excess, 2) + 0.0:+.2f}"  # + 0.0: no minus before 0
             text = f"{cka:.2f}\n{signed}".replace("-", "\N{MINUS SIGN}")
         i, j = stages.index(stage), stages.index(other)

@@ -14,6 +14,7 @@ from jaxtyping import Float
 from matplotlib.axes import Axes
 from torch import Tensor
 
+from visprism import kit
 from visprism.analyses.features.fourier import (
     AXES,
     PROFILES,
@@ -23,41 +24,35 @@ from visprism.analyses.features.fourier import (
     references,
     without_profile,
 )
-from visprism.core.options import option
 from visprism.drawing.depth import depth_bar, spectra
-from visprism.drawing.registry import figure
-from visprism.estimates.estimated import Estimated
-from visprism.kit.analysis import ANALYSES, FeatureAnalysis, Section
-from visprism.kit.model_on_images import Subject
 from visprism.passes.features import Arrays, Extracts, Seen
 from visprism.passes.profiles import NO_AMPLITUDE
 from visprism.passes.sources import BranchEnd, residual_branches
 from visprism.table.kinds import GAIN_TO_LOWEST, GAIN_TO_MEAN, KindSummary, summarize_by_kind
-from visprism.table.result import Result, column, estimate, result_type, scalar
-from visprism.table.shapes import PerBlock, ScalarPerBlock, result_shape
+from visprism.table.shapes import result_shape
 
 _NAMES = ("gain", "relative", "relative_lowest")
 
 
 @result_shape
-class TransferColumns(PerBlock):
+class TransferColumns(kit.PerBlock):
     """The columns that the gains and a `HighFrequencyGain` share."""
 
-    frequency: np.ndarray = column(
+    frequency: np.ndarray = kit.column(
         "Frequency", "π rad/pixel", "0 is the mean, 1 the Nyquist frequency"
     )
-    gain: Estimated = estimate(
+    gain: kit.Estimated = kit.estimate(
         "Log gain", "", "log amplitude of the branch's output minus its input's"
     )
-    relative: Estimated = estimate(
+    relative: kit.Estimated = kit.estimate(
         "Δ log gain", "", "log gain minus that at frequency 0 (the mean)"
     )
-    relative_lowest: Estimated = estimate(
+    relative_lowest: kit.Estimated = kit.estimate(
         "Δ log gain to the lowest frequency",
         "",
         "log gain minus that at the lowest frequency that is not 0; NaN if there is only one",
     )
-    profile: str = scalar(
+    profile: str = kit.scalar(
         "Profile",
         "",
         "'diagonal': frequencies along the diagonal; 'radial': mean over directions",
@@ -65,20 +60,28 @@ class TransferColumns(PerBlock):
     )
 
 
-@result_type("branch-transfer")
+@kit.result("branch-transfer", "Transfer function of residual branches", table=False)
 class BranchGains(TransferColumns):
-    """Log gain of each residual branch by spatial frequency; one row for each pair."""
+    """Log gain of each residual branch by spatial frequency; one row for each pair.
+
+    Each curve is a residual branch: the log amplitude of its output minus its input's,
+    before the sum, at each spatial frequency. A falling curve is a low-pass filter.
+    """
 
 
-@result_type("high-frequency-gain")
-class HighFrequencyGain(ScalarPerBlock, TransferColumns):
-    """Log gain at the highest frequency; one row for each residual branch."""
+@kit.result("high-frequency-gain", "High-frequency gain of residual branches")
+class HighFrequencyGain(kit.ScalarPerBlock, TransferColumns):
+    """Log gain at the highest frequency; one row for each residual branch.
+
+    Each point is a branch: its log gain at the highest frequency minus that at the lowest
+    frequency that is not 0.
+    """
 
     value_name = "relative_lowest"
 
 
-@ANALYSES.register
-class BranchTransfer(FeatureAnalysis):
+@kit.analysis
+class BranchTransfer(kit.FeatureAnalysis):
     """Transfer function of residual branches: output over input by spatial frequency."""
 
     name = "branch-transfer"
@@ -86,34 +89,17 @@ class BranchTransfer(FeatureAnalysis):
     claims = ("C6",)
     default = False
     sees = "residual branches"
-    sections = (
-        Section(
-            BranchGains,
-            "Transfer function of residual branches",
-            "Each curve is a residual branch: the log amplitude of its output minus its "
-            "input's, before the sum, at each spatial frequency. A falling curve is a "
-            "low-pass filter.",
-            table=False,
-        ),
-        Section(
-            HighFrequencyGain,
-            "High-frequency gain of residual branches",
-            "Each point is a branch: its log gain at the highest frequency minus that at the "
-            "lowest frequency that is not 0.",
-        ),
-        Section(
-            KindSummary,
-            "Gain of residual branches by kind of block",
-            "Each point is the mean over the branches of one kind, with its 95% interval over "
-            "images.",
-        ),
+    gives = (
+        BranchGains,
+        HighFrequencyGain,
+        KindSummary,
     )
 
-    profile: Literal["diagonal", "radial"] = option(
+    profile: Literal["diagonal", "radial"] = kit.option(
         "diagonal", "frequencies along the diagonal, or averaged over directions"
     )
 
-    def inapplicable(self, subject: Subject) -> str | None:
+    def inapplicable(self, subject: kit.Subject) -> str | None:
         """Without residual branches, or on grids that have no such profile."""
         branches = residual_branches(subject.anatomy)
         if not branches:
@@ -138,7 +124,7 @@ class BranchTransfer(FeatureAnalysis):
             if end.end == "output"
         }
 
-    def results(self, seen: Seen) -> Sequence[Result]:
+    def results(self, seen: Seen) -> Sequence[kit.Result]:
         """The transfer functions, their highest frequency, and that by kind of block."""
         blocks = seen.blocks
         gains = [references(seen.by_image[block]) for block in blocks]
@@ -155,7 +141,7 @@ class BranchTransfer(FeatureAnalysis):
         return transfer, highest_rows(transfer, HighFrequencyGain), by_kind
 
 
-@figure(width=2.5, height=2.3, key=depth_bar, key_width=0.75)
+@kit.figure(width=2.5, height=2.3, key=depth_bar, key_width=0.75)
 def _(result: BranchGains, ax: Axes) -> Axes:
     """Log gain by frequency, a curve per residual branch, colored by depth."""
     spectra(ax, result, "gain")

@@ -29,6 +29,7 @@ from matplotlib.axis import Axis
 from matplotlib.patches import Rectangle
 from torch import Tensor
 
+from visprism import kit
 from visprism.analyses.features.block_structure import (
     BlockStructure,
     block_structure,
@@ -44,35 +45,16 @@ from visprism.analyses.features.hsic import (
     rbf,
     scaled,
 )
-from visprism.anatomy.blocks.anatomy import Anatomy, Block
 from visprism.anatomy.trace.forward import batch_size
-from visprism.core.errors import InputError
-from visprism.core.options import option
 from visprism.core.processes import rank, share, world_size
-from visprism.core.run import DEFAULT_RUN, Run
+from visprism.drawing import style
 from visprism.drawing.color_bars import UNIT
-from visprism.drawing.registry import figure
-from visprism.drawing.style import FAINT, SIMILARITY, tip
 from visprism.drawing.text import title
-from visprism.estimates import questions
 from visprism.estimates.answers import FEWEST_BATCHES, Answer
-from visprism.estimates.estimated import (
-    Ends,
-    Estimated,
-    Number,
-    jackknife,
-    mean,
-    no_interval,
-    student,
-)
-from visprism.estimates.findings import Finding
-from visprism.kit.analysis import ANALYSES, Cost, FeatureAnalysis, Section, Sizes
-from visprism.kit.model_on_images import Measured, Subject
+from visprism.estimates.estimated import Ends, jackknife, mean, no_interval, student
 from visprism.passes.batches import Batch, images_of, in_order
 from visprism.passes.blocks import pair_columns
 from visprism.passes.features import Arrays, Extracts, Gathered, Seen, observing
-from visprism.table.result import Result, column, estimate, result_type, scalar
-from visprism.table.shapes import BlockMatrix
 
 _NEAR_NULL = 0.05  # fraction of pairs within two deviations of the null that makes a finding
 
@@ -83,33 +65,40 @@ _GROUPS = 16  # of batches, of the jackknife; each holds every sixteenth batch
 _OTHER_IMAGES = "batches of both models must hold the same images, got batches of other sizes"
 
 
-@result_type("similarity")
-class Similarity(BlockMatrix):
-    """CKA of pairs of blocks; one row for each ordered pair."""
+@kit.result("similarity", "CKA similarity of blocks", table=False)
+class Similarity(kit.BlockMatrix):
+    """CKA of pairs of blocks; one row for each ordered pair.
+
+    Each cell is a pair of blocks: 1 for equal features, about 0 for unrelated ones. A
+    bright square between the white lines is a stage whose blocks are similar. Gray cells
+    are not defined.
+    """
 
     value_name = "cka"
 
-    cka: Estimated = estimate(
+    cka: kit.Estimated = kit.estimate(
         "CKA",
         "",
         "debiased: 1 for equal features, about 0 for unrelated ones; NaN where a block's "
         "features are the same for all images",
     )
-    biased: Estimated = estimate("Biased CKA", "", "0 to 1, and above 0 for unrelated features")
-    null_deviation: np.ndarray = column(
+    biased: kit.Estimated = kit.estimate(
+        "Biased CKA", "", "0 to 1, and above 0 for unrelated features"
+    )
+    null_deviation: np.ndarray = kit.column(
         "Deviation of CKA of shuffled images",
         "",
         "standard deviation of debiased CKA over all orders of the images of the other block "
         "in each batch, in closed form; the mean is 0",
     )
-    kernel: str = scalar("Kernel", "", "'linear' or 'rbf'", default="linear")
-    batches: int = scalar("Batches", "", "number of batches that were counted", default=0)
-    other_model: str = scalar(
+    kernel: str = kit.scalar("Kernel", "", "'linear' or 'rbf'", default="linear")
+    batches: int = kit.scalar("Batches", "", "number of batches that were counted", default=0)
+    other_model: str = kit.scalar(
         "Other model", "", "whose block the other is; empty if it is the same model", default=""
     )
-    mean: Number = estimate(
+    mean: kit.Number = kit.estimate(
         "Debiased CKA, mean over pairs of blocks",
-        question=questions.SIMILARITY,
+        asks="How similar are the features of two models?",
         over="batches",
         comparison="none",
         default=np.nan,
@@ -125,7 +114,7 @@ class Similarity(BlockMatrix):
         models = " and ".join(filter(None, (self.provenance.model, self.other_model)))
         return f"<Similarity{f' of {models}' if models else ''}: {len(self)} rows>"
 
-    def sentences(self) -> Iterator[str | Finding]:
+    def sentences(self) -> Iterator[str | kit.Finding]:
         """Mean over pairs, the largest of them, and how many are near the permutation null."""
         pairs = np.flatnonzero(self._different_pairs())
         if not len(pairs):
@@ -142,7 +131,7 @@ class Similarity(BlockMatrix):
         bound = 2 * self.null_deviation[pairs]
         near = int((cka <= bound).sum())
         if near > _NEAR_NULL * len(pairs):
-            yield Finding(
+            yield kit.Finding(
                 f"CKA of {near} of {len(pairs)} pairs is not above the CKA of shuffled images "
                 f"(0, and two standard deviations: {np.median(bound):.2g})",
                 "VP104",
@@ -169,7 +158,7 @@ class Similarity(BlockMatrix):
         chosen = np.isfinite(self.matrix())
         return (chosen if self.other_model else np.triu(chosen, k=1)).ravel()
 
-    def block_structure(self, score: Number | None = None) -> BlockStructure:
+    def block_structure(self, score: kit.Number | None = None) -> BlockStructure:
         """How far the stages of a model show in its CKA.
 
         Blocks whose CKA is not defined are left out, and so is the stem, which is a separate
@@ -179,7 +168,7 @@ class Similarity(BlockMatrix):
             score: with its interval; by default it is computed without one.
         """
         if self.other_model:
-            raise InputError(
+            raise kit.InputError(
                 "similarity must be of one model for its block structure, got two models. "
                 "Observe one model with CKA."
             )
@@ -198,8 +187,8 @@ class Similarity(BlockMatrix):
         return place, rows.stage[place]
 
 
-@ANALYSES.register
-class CKA(FeatureAnalysis):
+@kit.analysis
+class CKA(kit.FeatureAnalysis):
     """CKA similarity of all pairs of blocks, of one model and between two.
 
     A pair of images is compared only if one batch holds both, so shuffle data that is sorted by
@@ -208,31 +197,20 @@ class CKA(FeatureAnalysis):
     """
 
     name = "cka"
-    images = Sizes(fewest=4)
+    images = kit.Sizes(fewest=4)
     source = (
         "Kornblith et al. (2019); Nguyen, Raghu & Kornblith (2021); Park & Kim (2022), fig. D.3"
     )
     claims = ("C9",)
-    sections = (
-        Section(
-            Similarity,
-            "CKA similarity of blocks",
-            "Each cell is a pair of blocks: 1 for equal features, about 0 for unrelated ones. "
-            "A bright square between the white lines is a stage whose blocks are similar. Gray "
-            "cells are not defined.",
-            table=False,
-        ),
-        Section(
-            BlockStructure,
-            "Block structure",
-            "Each cell is a pair of stages: mean CKA of their pairs of blocks, and its excess "
-            "over all pairs at equal distance. Block structure is CKA within stages minus "
-            "between stages, at equal distance.",
-        ),
+    gives = (
+        Similarity,
+        BlockStructure,
     )
 
-    kernel: Literal["linear", "rbf"] = option("linear", "kernel of the features of two images")
-    bandwidth: float = option(
+    kernel: Literal["linear", "rbf"] = kit.option(
+        "linear", "kernel of the features of two images"
+    )
+    bandwidth: float = kit.option(
         0.5, "RBF bandwidth as a multiple of the median distance in a batch", above=0
     )
 
@@ -240,7 +218,7 @@ class CKA(FeatureAnalysis):
         """The bandwidth needs its kernel."""
         return {"bandwidth": (self.kernel == "rbf", "kernel rbf")}
 
-    def inapplicable(self, subject: Subject) -> str | None:
+    def inapplicable(self, subject: kit.Subject) -> str | None:
         """The unbiased estimate takes at least 4 images."""
         return super().inapplicable(subject) or subject.too_few_images(self.images.fewest)
 
@@ -262,7 +240,7 @@ class CKA(FeatureAnalysis):
         both = torch.stack(hsic(kernels)).numpy()
         return {("hsic", batch): both, ("images", batch): np.array(images)}
 
-    def results(self, seen: Seen) -> Sequence[Result]:
+    def results(self, seen: Seen) -> Sequence[kit.Result]:
         """The similarity of all pairs, and the block structure."""
         blocks = seen.blocks
         similarity = self.similarity(seen.sums, blocks, blocks)
@@ -280,13 +258,13 @@ class CKA(FeatureAnalysis):
     def similarity(
         self,
         sums: Arrays,
-        first: Sequence[Block],
-        other: Sequence[Block],
+        first: Sequence[kit.Block],
+        other: Sequence[kit.Block],
         other_model: str = "",
     ) -> Similarity:
         """Similarity of the first of the blocks with the last, from HSIC by batch."""
         if not sums:
-            raise InputError(
+            raise kit.InputError(
                 f"batches must hold at least {FEWEST} images for CKA, and all hold fewer. Use "
                 "a larger batch_size."
             )
@@ -304,7 +282,9 @@ class CKA(FeatureAnalysis):
         variance = np.einsum("bi,bj,b->ij", parts, parts, 2 / (images * (images - 3)))
         values = [pairs(linearized(hsics[:, i], images)) for i in (0, 1)]
         cka, biased_cka = (
-            Estimated(pairs(scaled(np.tensordot(images, hsics[:, i], axes=1))), *_ends_of(v))
+            kit.Estimated(
+                pairs(scaled(np.tensordot(images, hsics[:, i], axes=1))), *_ends_of(v)
+            )
             for i, v in enumerate(values)
         )
         defined = np.isfinite(cka)
@@ -318,14 +298,16 @@ class CKA(FeatureAnalysis):
             other_model=other_model,
             mean=mean(values[0][:, defined].mean(1), _ends_of)
             if other_model and defined.any()
-            else Number(np.nan),
+            else kit.Number(np.nan),
         )
 
-    def comparison_cost(self, subject: Subject) -> Cost:
+    def comparison_cost(self, subject: kit.Subject) -> kit.Cost:
         """A pass over the images."""
-        return Cost(per_image=1.2)
+        return kit.Cost(per_image=1.2)
 
-    def compare(self, first: Measured, second: Measured, run: Run) -> Sequence[Result]:
+    def compare(
+        self, first: kit.Measured, second: kit.Measured, run: kit.Run
+    ) -> Sequence[kit.Result]:
         """Similarity of the blocks of two models on the same images."""
         a, b = first.subject, second.subject
         similarity = compare(
@@ -342,15 +324,15 @@ class CKA(FeatureAnalysis):
 
 
 def compare(
-    anatomy_a: Anatomy,
-    anatomy_b: Anatomy,
+    anatomy_a: kit.Anatomy,
+    anatomy_b: kit.Anatomy,
     batches: Iterable[Batch],
     batches_b: Iterable[Batch] | None = None,
     *,
     kernel: Literal["linear", "rbf"] = "linear",
     bandwidth: float = 0.5,
     other_model: str = "second model",
-    run: Run = DEFAULT_RUN,
+    run: kit.Run = kit.DEFAULT_RUN,
 ) -> Similarity:
     """CKA of each block of one model with each of another, on the same images.
 
@@ -370,7 +352,7 @@ def compare(
     shapes = [anatomy.image_shape for anatomy in (anatomy_a, anatomy_b)]
     if batches_b is None and shapes[0] != shapes[1]:
         first, second = ("x".join(map(str, shape)) for shape in shapes)
-        raise InputError(
+        raise kit.InputError(
             f"both models must be dissected with images of one size, got {first} and {second}. "
             "Dissect both with images of one size, or give each its own batches (batches_b)."
         )
@@ -385,11 +367,11 @@ def compare(
         pairs = zip_longest(first, second)
         for number, (batch_a, batch_b) in zip(count(rank(), world_size()), pairs, strict=False):
             if batch_a is None or batch_b is None:
-                raise InputError(_OTHER_IMAGES)
+                raise kit.InputError(_OTHER_IMAGES)
             a = images_of(batch_a, anatomy_a, run.compute)
             b = images_of(batch_b, anatomy_b, run.compute)
             if batch_size(a) != batch_size(b):
-                raise InputError(_OTHER_IMAGES)
+                raise kit.InputError(_OTHER_IMAGES)
             (extracts_a,), (extracts_b,) = extract_a(a), extract_b(b)
             # Numbered, for blocks of both models may be equal.
             both = dict(enumerate([*extracts_a.values(), *extracts_b.values()]))
@@ -419,7 +401,7 @@ _SMALL = 5.5  # points; of names of blocks
 _MOST_NAMES, _MOST_NUMBERS = 12, 12  # along one axis
 
 
-@figure(width=2.5, height=2.35, share=False, key=similarity_bar, key_width=0.7)
+@kit.figure(width=2.5, height=2.35, share=False, key=similarity_bar, key_width=0.7)
 def _(
     result: Similarity,
     ax: Axes,
@@ -442,11 +424,11 @@ def _(
     }
     for (i, j), value in np.ndenumerate(table[quantity]):
         defined = np.isfinite(value)
-        color = SIMILARITY(UNIT(value)) if defined else FAINT
+        color = style.SIMILARITY(UNIT(value)) if defined else style.FAINT
         number = f"{value:.2f}" if defined else "not defined"
         text = f"{names[i]} · {table['other'][i, j]} · {number}"
         cell = Rectangle((j, i), 1, 1, facecolor=color, edgecolor=color, linewidth=0.2)
-        cell.set_gid(tip(text))
+        cell.set_gid(style.tip(text))
         cell.set_antialiased(False)  # or the seams between cells would show
         cell.set_in_layout(False)  # thousands of them would keep the layout busy
         ax.add_patch(cell)

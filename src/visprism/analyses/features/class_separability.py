@@ -23,19 +23,10 @@ import torch
 from jaxtyping import Float, Int
 from torch import nn
 
-from visprism.core.errors import InputError
-from visprism.core.options import option
-from visprism.core.run import Run, stream
-from visprism.estimates import questions
-from visprism.estimates.estimated import Estimated, Number, jackknife
-from visprism.estimates.findings import Finding
+from visprism import kit
+from visprism.estimates.estimated import jackknife
 from visprism.estimates.text import some_of, text_of
-from visprism.kit.analysis import ANALYSES, Analysis, Needs, Section, Sizes
-from visprism.kit.model_on_images import Subject
-from visprism.passes.blocks import block_columns
 from visprism.passes.pooled import PooledFeatures, Pooling, pooled_features
-from visprism.table.result import Result, column, estimate, result_type, scalar
-from visprism.table.shapes import ScalarPerBlock
 
 _ROUNDING = 1e-10  # eigenvalues below this part of the largest count as 0
 _GROUPS = 20  # of images, which the jackknife leaves out one after the other
@@ -45,9 +36,21 @@ _FEWEST_FOR_NC1 = 1000
 _FEWEST_OF_CLASS = 4  # images; the jackknife leaves 2 or more of each class
 
 
-@result_type("class-separability")
-class NeuralCollapse(ScalarPerBlock):
+@kit.result(
+    "class-separability",
+    "Class separability",
+    figures={
+        "": {"scale": "log"},
+        "angles": {"quantity": "maximal_angle"},
+        "disagreement": {"quantity": "disagreement"},
+    },
+)
+class NeuralCollapse(kit.ScalarPerBlock):
     """Neural collapse of pooled features; one row for each block. All are 0 in the collapse.
+
+    Each point is a block: the variation of the features within classes over that between
+    class means (NC1). All four numbers of neural collapse are 0 when the features of a
+    class are one point and the class means a simplex.
 
     Intervals are over samples of as many images of each class. NC4 has none: where class means
     are close, their noise changes many decisions together.
@@ -55,46 +58,46 @@ class NeuralCollapse(ScalarPerBlock):
 
     value_name = "nc1"
 
-    nc1: Estimated = estimate(
+    nc1: kit.Estimated = kit.estimate(
         "NC1: variation within classes",
         "",
         "tr(W B^+) / k: covariance within classes over covariance of the class means; NaN "
         "if it is not below its value for shuffled labels",
-        question=questions.COLLAPSE,
+        asks="Do the features of a class collapse?",
         comparison="none",
     )
-    nc1_shuffled: np.ndarray = column(
+    nc1_shuffled: np.ndarray = kit.column(
         "NC1 of shuffled labels",
         "",
         "mean over 19 permutations of the labels: NC1 of classes that do not differ, which "
         "grows with the number of images",
     )
-    equinorm: Estimated = estimate(
+    equinorm: kit.Estimated = kit.estimate(
         "NC2: equal norms", "", "coefficient of variation of the norms of centered class means"
     )
-    equiangularity: Estimated = estimate(
+    equiangularity: kit.Estimated = kit.estimate(
         "NC2: equal angles", "", "standard deviation of the cosines of centered class means"
     )
-    maximal_angle: Estimated = estimate(
+    maximal_angle: kit.Estimated = kit.estimate(
         "NC2: maximal angles", "", "mean of |cosine + 1 / (k - 1)| over pairs of classes"
     )
-    disagreement: np.ndarray = column(
+    disagreement: np.ndarray = kit.column(
         "NC4: nearest mean disagrees",
         "",
         "fraction of images whose nearest class mean is not the class the model predicts; NaN "
         "for a model without these classes",
     )
-    accuracy: np.ndarray = column(
+    accuracy: np.ndarray = kit.column(
         "Accuracy of the nearest class mean", "", "on the images that the means are taken over"
     )
-    self_duality: Number = estimate(
+    self_duality: kit.Number = kit.estimate(
         "NC3: self-duality",
         "",
         "|W / |W| - M / |M||^2 of the head and the means of its input; NaN without a head, "
         "and of one of zeros",
     )
-    pooling: str = scalar("Pooling", "", "'mean' over the grid, 'class' tokens, or 'both'")
-    classes: int = scalar("Classes", "", "number of classes of the images, k")
+    pooling: str = kit.scalar("Pooling", "", "'mean' over the grid, 'class' tokens, or 'both'")
+    classes: int = kit.scalar("Classes", "", "number of classes of the images, k")
 
     @property
     def reason(self) -> str:
@@ -112,7 +115,7 @@ class NeuralCollapse(ScalarPerBlock):
         """What the number would be if classes did not differ."""
         return {"reading": f"below {self.nc1_shuffled[row]:.3g} of shuffled labels"}
 
-    def sentences(self) -> Iterator[str | Finding]:
+    def sentences(self) -> Iterator[str | kit.Finding]:
         """NC1 by block, where it says nothing, and all four numbers of the last block."""
         level, finite = self.nc1_shuffled, np.flatnonzero(np.isfinite(self.nc1))
         none = self.block[np.isnan(self.nc1) & np.isfinite(level)].tolist()
@@ -141,41 +144,28 @@ class NeuralCollapse(ScalarPerBlock):
             )
 
 
-@ANALYSES.register
-class ClassSeparability(Analysis):
+@kit.analysis
+class ClassSeparability(kit.Analysis):
     """Neural collapse (NC1 to NC4) of the features of each block."""
 
     name = "class-separability"
-    needs = Needs.FEATURES | Needs.TRAINING_IMAGES
-    images = Sizes(fewest=50, full=5000, work=0.5)
+    needs = kit.Needs.FEATURES | kit.Needs.TRAINING_IMAGES
+    images = kit.Sizes(fewest=50, full=5000, work=0.5)
     passes = 1.2
     source = "Papyan et al. (2020)"
-    sections = (
-        Section(
-            NeuralCollapse,
-            "Class separability",
-            "Each point is a block: the variation of the features within classes over that "
-            "between class means (NC1). All four numbers of neural collapse are 0 when the "
-            "features of a class are one point and the class means a simplex.",
-            figures={
-                "": {"scale": "log"},
-                "angles": {"quantity": "maximal_angle"},
-                "disagreement": {"quantity": "disagreement"},
-            },
-        ),
-    )
+    gives = NeuralCollapse
 
-    pooling: Literal["mean", "class", "both"] = option(
+    pooling: Literal["mean", "class", "both"] = kit.option(
         "mean", "features of an image: mean over the grid, class tokens, or both"
     )
 
-    def measure(self, subject: Subject, run: Run) -> Sequence[Result]:
+    def measure(self, subject: kit.Subject, run: kit.Run) -> Sequence[kit.Result]:
         """Pool the features of the training images, and compute all numbers of every block.
 
         Costs 20 eigendecompositions, of min(images, features) rows, for each block.
         """
         head = classifier_of(subject.model, subject.num_classes)
-        labeled = subject.missing(Needs.TARGETS) is None
+        labeled = subject.missing(kit.Needs.TARGETS) is None
         anatomy, batches = subject.anatomy, subject.training_batches()
         pooled = pooled_features(
             anatomy, batches, pooling=self.pooling, inputs_of=head, run=run
@@ -183,7 +173,7 @@ class ClassSeparability(Analysis):
         labels = head if labeled else None
         return [separability(pooled, self.pooling, labels, predicts_targets=labeled)]
 
-    def inapplicable(self, subject: Subject) -> str | None:
+    def inapplicable(self, subject: kit.Subject) -> str | None:
         """Without labels, which need not be the classes of the model."""
         reason = super().inapplicable(subject)
         if reason is None and subject.training_images.targets is None:
@@ -208,9 +198,9 @@ def separability(
     assert pooled.targets is not None
     classes, index = np.unique(pooled.targets, return_inverse=True)
     if len(classes) < 2:
-        raise InputError(f"targets must be of at least 2 classes, got {len(classes)}")
+        raise kit.InputError(f"targets must be of at least 2 classes, got {len(classes)}")
     if len(classes) == len(index):
-        raise InputError(f"a class must have several images, got {len(index)} of one each")
+        raise kit.InputError(f"a class must have several images, got {len(index)} of one each")
     features, images = list(pooled.features.values()), len(index)
     origin = pooled.provenance
     several = bool(np.bincount(index).min() >= _FEWEST_OF_CLASS)
@@ -223,11 +213,11 @@ def separability(
     decided = None
     if predicts_targets and pooled.logits is not None:
         decided = pooled.logits.argmax(1)
-    columns: dict[str, Any] = block_columns(list(pooled.features))
+    columns: dict[str, Any] = kit.block_columns(list(pooled.features))
     columns |= {"pooling": pooling, "provenance": origin}
     return NeuralCollapse(
         **columns,
-        nc1=Estimated(*nc1, missing=f"fewer than {_FEWEST_FOR_NC1:,} images"),
+        nc1=kit.Estimated(*nc1, missing=f"fewer than {_FEWEST_FOR_NC1:,} images"),
         nc1_shuffled=shuffled.mean(0),
         equinorm=nc2[0],
         equiangularity=nc2[1],
@@ -252,7 +242,7 @@ def _estimates(
     features: Sequence[Float[np.ndarray, "n _"]],
     index: Index,
     enough: Sequence[Any],
-) -> list[Estimated]:
+) -> list[kit.Estimated]:
     """Columns of the numbers of all blocks."""
     order = np.argsort(index, kind="stable")
     number = min(_GROUPS, len(order))
@@ -266,7 +256,7 @@ def _estimates(
 
     with np.errstate(invalid="ignore", divide="ignore"):
         any_interval = any(map(np.any, enough))
-        made = jackknife(of, groups) if any_interval else Estimated(of(groups))
+        made = jackknife(of, groups) if any_interval else kit.Estimated(of(groups))
     columns = [made[i :: len(enough)] for i in range(len(enough))]
     for values, given in zip(columns, enough, strict=True):
         values.low, values.high = (
@@ -310,7 +300,7 @@ def _shuffled(
 ) -> Float[np.ndarray, "s blocks"]:
     """Log NC1 of shuffled labels."""
     orders = [
-        torch.randperm(len(index), generator=stream(seed, "labels", number)).numpy()
+        torch.randperm(len(index), generator=kit.stream(seed, "labels", number)).numpy()
         for number in range(_SHUFFLES)
     ]
     by_block = [[_log_nc1(x, index[order])[0] for order in orders] for x in features]
@@ -346,10 +336,10 @@ def _self_duality(
     classifier: nn.Linear | None,
     *,
     several: bool,
-) -> Number:
+) -> kit.Number:
     """NC3, with the centered class means of the classifier's input."""
     if classifier is None or pooled.inputs is None or classes.max() >= classifier.out_features:
-        return Number(np.nan)
+        return kit.Number(np.nan)
     weights = classifier.weight.detach().cpu().double().numpy()[classes]
 
     def nc3(x: Rows, index: Index) -> list[float]:

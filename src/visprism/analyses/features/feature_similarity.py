@@ -25,51 +25,54 @@ import numpy as np
 import torch
 from jaxtyping import Float, Int
 
-from visprism.core.errors import InputError
-from visprism.core.options import option
-from visprism.core.run import Run, stream
-from visprism.estimates.estimated import Estimated, mean, no_interval, student
-from visprism.kit.analysis import ANALYSES, Analysis, Cost, Needs, Section, Sizes
-from visprism.kit.model_on_images import Measured, Subject
+from visprism import kit
+from visprism.estimates.estimated import no_interval, student
 from visprism.passes.blocks import pair_columns
 from visprism.passes.pooled import PooledFeatures, pooled_features, unit
-from visprism.table.result import Result, column, estimate, result_type, scalar
-from visprism.table.shapes import BlockMatrix
 
 MEASURES = ("mutual_knn", "procrustes", "rsa")
 _FEWEST_OF_RSA = 100  # images; with 50 an interval of RSA contains its mean in 0.89 only
 _SECONDS = 1e-4  # for each image, pair of blocks and permutation: singular values
 
 
-@result_type("feature-similarity")
-class BlockSimilarities(BlockMatrix):
-    """Similarities of pooled features of pairs of blocks; one row for each ordered pair."""
+@kit.result(
+    "feature-similarity",
+    "Similarity of features",
+    figures={"": {}} | {q: {"quantity": q} for q in MEASURES[1:]},
+)
+class BlockSimilarities(kit.BlockMatrix):
+    """Similarities of pooled features of pairs of blocks; one row for each ordered pair.
+
+    Each cell is a pair of blocks. Mutual k-NN: the fraction of an image's nearest neighbors
+    that both blocks share. Procrustes and RSA: similarity of the shapes and of all
+    distances. Compare with the null of shuffled images in the table.
+    """
 
     value_name = "mutual_knn"
 
-    mutual_knn: np.ndarray = column(
+    mutual_knn: np.ndarray = kit.column(
         "Mutual k-NN", "", "share of the nearest images that are the same in both blocks"
     )
-    mutual_knn_null: np.ndarray = column(
+    mutual_knn_null: np.ndarray = kit.column(
         "Mutual k-NN of shuffled images", "", "mean over permutations of the second block"
     )
-    procrustes: np.ndarray = column(
+    procrustes: np.ndarray = kit.column(
         "Procrustes similarity", "", "nuclear norm of X' Y, centered and scaled to norm 1"
     )
-    procrustes_null: np.ndarray = column(
+    procrustes_null: np.ndarray = kit.column(
         "Procrustes similarity of shuffled images", "", "mean over permutations"
     )
-    rsa: Estimated = estimate(
+    rsa: kit.Estimated = kit.estimate(
         "RSA",
         "",
         "Spearman correlation of the dissimilarities of all pairs of images; the interval "
         "needs 100 images",
     )
-    rsa_null: np.ndarray = column("RSA of shuffled images", "", "mean over permutations")
-    neighbors: int = scalar("Neighbors", "", "k of mutual k-NN")
-    permutations: int = scalar("Permutations", "", "of the images, for the null")
-    pooling: str = scalar("Pooling", "", "'mean' over the grid, 'class' tokens, or 'both'")
-    other_model: str = scalar(
+    rsa_null: np.ndarray = kit.column("RSA of shuffled images", "", "mean over permutations")
+    neighbors: int = kit.scalar("Neighbors", "", "k of mutual k-NN")
+    permutations: int = kit.scalar("Permutations", "", "of the images, for the null")
+    pooling: str = kit.scalar("Pooling", "", "'mean' over the grid, 'class' tokens, or 'both'")
+    other_model: str = kit.scalar(
         "Other model", "", "whose block the other is; empty if it is the same model", default=""
     )
 
@@ -86,50 +89,43 @@ class BlockSimilarities(BlockMatrix):
                 )
 
 
-@ANALYSES.register
-class FeatureSimilarity(Analysis):
+@kit.analysis
+class FeatureSimilarity(kit.Analysis):
     """Mutual k-NN, Procrustes and RSA similarity of blocks, with permutation nulls."""
 
     name = "feature-similarity"
-    needs = Needs.FEATURES
-    images = Sizes(fewest=32, standard=512, full=2048, work=0.5)  # memory is quadratic
+    needs = kit.Needs.FEATURES
+    images = kit.Sizes(fewest=32, standard=512, full=2048, work=0.5)  # memory is quadratic
     default = False  # `cka` is the similarity of a study; this one is quadratic in blocks
     source = "Huh et al. (2024); Williams et al. (2021); Kriegeskorte et al. (2008)"
-    sections = (
-        Section(
-            BlockSimilarities,
-            "Similarity of features",
-            "Each cell is a pair of blocks. Mutual k-NN: the fraction of an image's nearest "
-            "neighbors that both blocks share. Procrustes and RSA: similarity of the shapes "
-            "and of all distances. Compare with the null of shuffled images in the table.",
-            figures={"": {}} | {q: {"quantity": q} for q in MEASURES[1:]},
-        ),
-    )
+    gives = BlockSimilarities
 
-    pooling: Literal["mean", "class", "both"] = option(
+    pooling: Literal["mean", "class", "both"] = kit.option(
         "mean", "features of an image: mean over the grid, class tokens, or both"
     )
-    neighbors: int = option(10, "number of neighbors of mutual k-NN", minimum=1)
-    permutations: int = option(5, "number of permutations of the null", minimum=1)
+    neighbors: int = kit.option(10, "number of neighbors of mutual k-NN", minimum=1)
+    permutations: int = kit.option(5, "number of permutations of the null", minimum=1)
 
-    def measure(self, subject: Subject, run: Run) -> Sequence[Result]:
+    def measure(self, subject: kit.Subject, run: kit.Run) -> Sequence[kit.Result]:
         """Pool the features once and compare all pairs of blocks."""
         pooled = self._pooled(subject, run)
         return (self._compared(pooled, pooled, "", run),)
 
-    def compare(self, first: Measured, second: Measured, run: Run) -> Sequence[Result]:
+    def compare(
+        self, first: kit.Measured, second: kit.Measured, run: kit.Run
+    ) -> Sequence[kit.Result]:
         """Similarity of the blocks of two models on the same images."""
         named = replace(run, provenance=first.subject.named(run).provenance)
         a, b = (self._pooled(measured.subject, named) for measured in (first, second))
         return (self._compared(a, b, second.subject.name, run),)
 
-    def _pooled(self, subject: Subject, run: Run) -> PooledFeatures:
+    def _pooled(self, subject: kit.Subject, run: kit.Run) -> PooledFeatures:
         return pooled_features(
             subject.anatomy, subject.batches(), pooling=self.pooling, run=run
         )
 
     def _compared(
-        self, a: PooledFeatures, b: PooledFeatures, other_model: str, run: Run
+        self, a: PooledFeatures, b: PooledFeatures, other_model: str, run: kit.Run
     ) -> BlockSimilarities:
         return BlockSimilarities(
             **similarities(a, b, self.neighbors, self.permutations, run.seed),
@@ -140,13 +136,13 @@ class FeatureSimilarity(Analysis):
             provenance=a.provenance,
         )
 
-    def cost(self, subject: Subject) -> Cost:
+    def cost(self, subject: kit.Subject) -> kit.Cost:
         """A pass, and singular values for each pair of blocks and permutation."""
         pairs = len(subject.anatomy) ** 2
         seconds = _SECONDS * pairs * (1 + self.permutations)
-        return Cost(per_image=1.2, seconds_per_image=seconds)
+        return kit.Cost(per_image=1.2, seconds_per_image=seconds)
 
-    def comparison_cost(self, subject: Subject) -> Cost:
+    def comparison_cost(self, subject: kit.Subject) -> kit.Cost:
         """The cost for one model, whose pairs are shared with the other."""
         cost = self.cost(subject)
         return replace(cost, seconds_per_image=cost.seconds_per_image / 2)
@@ -176,13 +172,15 @@ def similarities(
     """
     n = len(first)
     if len(second) != n:
-        raise InputError(f"both models must see the same images, got {n} and {len(second)}")
+        raise kit.InputError(f"both models must see the same images, got {n} and {len(second)}")
     if neighbors + 1 >= n:
-        raise InputError(f"neighbors must be below {n - 1} (images less one), got {neighbors}")
+        raise kit.InputError(
+            f"neighbors must be below {n - 1} (images less one), got {neighbors}"
+        )
     a = _representations(first, neighbors, seed, "first")
     b = a if second is first else _representations(second, neighbors, seed, "second")
     orders = [
-        torch.randperm(n, generator=stream(seed, "order of images", number)).numpy()
+        torch.randperm(n, generator=kit.stream(seed, "order of images", number)).numpy()
         for number in range(permutations)
     ]
     nulls = [_compared(a, [r.shuffled(order) for r in b], neighbors) for order in orders]
@@ -192,14 +190,14 @@ def similarities(
     columns |= {f"{name}_null": v for name, v in zip(MEASURES, means, strict=True)}
     by_image = [rsa_by_image(x.ranks, y.ranks) for x in a for y in b]
     interval = student if n >= _FEWEST_OF_RSA else no_interval
-    return columns | {"rsa": mean(np.stack(by_image, axis=1), interval)}
+    return columns | {"rsa": kit.mean(np.stack(by_image, axis=1), interval)}
 
 
 def _representations(
     pooled: PooledFeatures, neighbors: int, seed: int, model: str
 ) -> list[_Representation]:
     return [
-        _representation(x, neighbors, stream(seed, "equal neighbors", model, number))
+        _representation(x, neighbors, kit.stream(seed, "equal neighbors", model, number))
         for number, x in enumerate(pooled.features.values())
     ]
 

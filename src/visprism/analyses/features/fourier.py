@@ -18,22 +18,14 @@ from jaxtyping import Float
 from matplotlib.axes import Axes
 from torch import Tensor
 
-from visprism.anatomy.blocks.anatomy import Anatomy, Block
-from visprism.core.errors import InputError
-from visprism.core.options import option
+from visprism import kit
 from visprism.core.provenance import Provenance
 from visprism.drawing.depth import against_depth, depth_bar, kinds_key, spectra
-from visprism.drawing.registry import figure
-from visprism.estimates.estimated import Estimated, mean
-from visprism.estimates.findings import Finding
-from visprism.kit.analysis import ANALYSES, FeatureAnalysis, Section, reason_of_error
-from visprism.kit.model_on_images import Subject
 from visprism.passes import profiles
-from visprism.passes.blocks import block_columns, grid_of
+from visprism.passes.blocks import grid_of
 from visprism.passes.features import Seen
 from visprism.table.kinds import TO_LOWEST, TO_MEAN, KindSummary, summarize_by_kind
-from visprism.table.result import Result, column, estimate, result_type, scalar
-from visprism.table.shapes import ChangePerBlock, ScalarPerBlock, result_shape
+from visprism.table.shapes import result_shape
 
 PROFILES = {  # how it is measured, and at which frequencies of a grid
     ("diagonal", "default"): (profiles.diagonal, profiles.diagonal_frequency),
@@ -43,32 +35,32 @@ PROFILES = {  # how it is measured, and at which frequencies of a grid
 AXES = {"diagonal": "Frequency along each axis", "radial": "Radial frequency"}
 _REFERENCES = {"mean": "the mean", "lowest": "the lowest frequency"}
 
-R = TypeVar("R", bound=Result)
+R = TypeVar("R", bound=kit.Result)
 
 
 @result_shape
-class SpectrumColumns(ChangePerBlock):
+class SpectrumColumns(kit.ChangePerBlock):
     """The columns that a `Spectrum` and a `HighFrequency` share."""
 
-    frequency: np.ndarray = column(
+    frequency: np.ndarray = kit.column(
         "Frequency", "π rad/pixel", "0 is the mean, 1 the Nyquist frequency"
     )
-    log_amplitude: Estimated = estimate(
+    log_amplitude: kit.Estimated = kit.estimate(
         "Log amplitude", "", "natural logarithm, mean over channels and images"
     )
-    relative: Estimated = estimate(
+    relative: kit.Estimated = kit.estimate(
         "Δ log amplitude", "", "log amplitude minus its value at frequency 0 (the mean)"
     )
-    relative_lowest: Estimated = estimate(
+    relative_lowest: kit.Estimated = kit.estimate(
         "Δ log amplitude to the lowest frequency",
         "",
         "log amplitude minus its value at the lowest frequency that is not 0; NaN if there is "
         "only one",
     )
-    change: Estimated = estimate(
+    change: kit.Estimated = kit.estimate(
         "Change of Δ log amplitude", "", "minus the previous block's value; NaN if grids differ"
     )
-    profile: str = scalar(
+    profile: str = kit.scalar(
         "Profile",
         "",
         "'diagonal': frequencies along the diagonal; 'radial': mean over directions",
@@ -79,73 +71,64 @@ class SpectrumColumns(ChangePerBlock):
 _LEVELS = ("log_amplitude", "relative", "relative_lowest")
 
 
-@result_type("spectrum")
+@kit.result("spectrum", "Fourier spectrum", table=False)
 class Spectrum(SpectrumColumns):
-    """Log amplitude by block and spatial frequency; one row for each pair."""
+    """Log amplitude by block and spatial frequency; one row for each pair.
+
+    Each curve is a block: the log amplitude of its feature maps at each spatial frequency,
+    relative to the mean (frequency 0). What a block does is the change from the curve of
+    the previous block.
+    """
 
 
-@result_type("high-frequency")
-class HighFrequency(ScalarPerBlock, SpectrumColumns):
+@kit.result(
+    "high-frequency",
+    "High-frequency amplitude",
+    figures={"": {}, "lowest": {"reference": "lowest"}},
+)
+class HighFrequency(kit.ScalarPerBlock, SpectrumColumns):
     """The highest frequency of a `Spectrum`; one row for each block with more than one.
+
+    Each point is the highest frequency of a block, relative to the mean as in the paper and
+    relative to the lowest frequency that is not 0. A block that raises the mean lowers the
+    first without filtering anything. Changes of grid (blue) are not counted.
 
     Source: Park and Kim (2022), fig. 8.
     """
 
     value_name = "relative"
 
-    def sentences(self) -> Iterator[str | Finding]:
+    def sentences(self) -> Iterator[str | kit.Finding]:
         """Blocks whose change includes the change of blocks off the grid."""
         yield from self.gaps()
 
 
-@ANALYSES.register
-class Fourier(FeatureAnalysis):
+@kit.analysis
+class Fourier(kit.FeatureAnalysis):
     """Log amplitude of feature maps by spatial frequency."""
 
     name = "fourier"
     source = "Park & Kim (2022), fig. 2a and 8"
     claims = ("C6",)
-    sections = (
-        Section(
-            Spectrum,
-            "Fourier spectrum",
-            "Each curve is a block: the log amplitude of its feature maps at each spatial "
-            "frequency, relative to the mean (frequency 0). What a block does is the change "
-            "from the curve of the previous block.",
-            table=False,
-        ),
-        Section(
-            HighFrequency,
-            "High-frequency amplitude",
-            "Each point is the highest frequency of a block, relative to the mean as in the "
-            "paper and relative to the lowest frequency that is not 0. A block that raises the "
-            "mean lowers the first without filtering anything. Changes of grid (blue) are not "
-            "counted.",
-            figures={"": {}, "lowest": {"reference": "lowest"}},
-        ),
-        Section(
-            KindSummary,
-            "High-frequency amplitude by kind of block",
-            "Each point is the mean change across the blocks of one kind, with its 95% "
-            "interval over images. A kind is called low-pass or high-pass only if both "
-            "references agree. The interval describes this network; other trained seeds may "
-            "differ.",
-        ),
+    gives = (
+        Spectrum,
+        HighFrequency,
+        KindSummary,
     )
 
-    profile: Literal["diagonal", "radial"] = option(
+    profile: Literal["diagonal", "radial"] = kit.option(
         "diagonal", "frequencies along the diagonal, or averaged over directions"
     )
-    protocol: Literal["default", "paper"] = option(
+    protocol: Literal["default", "paper"] = kit.option(
         "default", "frequency axis: in π rad/pixel, or as in the paper's code"
     )
 
     def __post_init__(self) -> None:
         super().__post_init__()
         if (self.profile, self.protocol) not in PROFILES:
-            raise InputError("protocol 'paper' must have profile 'diagonal', got 'radial'")
+            raise kit.InputError("protocol 'paper' must have profile 'diagonal', got 'radial'")
 
-    def inapplicable(self, subject: Subject) -> str | None:
+    def inapplicable(self, subject: kit.Subject) -> str | None:
         """On grids that have no such profile."""
         return super().inapplicable(subject) or without_profile(
             PROFILES[self.profile, self.protocol][0], subject.anatomy
@@ -156,7 +139,7 @@ class Fourier(FeatureAnalysis):
         measure, _ = PROFILES[self.profile, self.protocol]
         return measure(x)
 
-    def notes(self, anatomy: Anatomy) -> tuple[str, ...]:
+    def notes(self, anatomy: kit.Anatomy) -> tuple[str, ...]:
         """Grids whose diagonal has fewer frequencies than their sides."""
         sparse = [f"{h}x{w}" for h, w in _grids(anatomy) if gcd(h, w) < min(h, w)]
         if self.profile != "diagonal" or not sparse:
@@ -166,7 +149,7 @@ class Fourier(FeatureAnalysis):
             "of its sides have. The radial profile holds all.",
         )
 
-    def results(self, seen: Seen) -> Sequence[Result]:
+    def results(self, seen: Seen) -> Sequence[kit.Result]:
         """The spectrum, its highest frequency, and that by kind of block."""
         blocks, neighbors = seen.blocks, seen.neighbors
         levels = {b: references(seen.by_image[b].astype(np.float64)) for b in blocks}
@@ -178,7 +161,7 @@ class Fourier(FeatureAnalysis):
         ]
         _, frequency = PROFILES[self.profile, self.protocol]
         columns = columns_by_frequency(blocks, frequency, _LEVELS, [*levels.values()])
-        columns["change"] = mean(np.concatenate([step[1] for step in steps], axis=1))
+        columns["change"] = kit.mean(np.concatenate([step[1] for step in steps], axis=1))
         for name, values in neighbors.columns().items():
             columns[name] = np.repeat(values, [step.shape[2] for step in steps])
         spectrum = Spectrum(
@@ -192,13 +175,17 @@ class Fourier(FeatureAnalysis):
         return spectrum, highest_rows(spectrum, HighFrequency), by_kind
 
 
-def _grids(blocks: Iterable[Block]) -> dict[tuple[int, int], None]:
+def _grids(blocks: Iterable[kit.Block]) -> dict[tuple[int, int], None]:
     return dict.fromkeys(grid_of(block) for block in blocks if block.layout is not None)
 
 
-def without_profile(measure: Callable[[Tensor], Tensor], blocks: Iterable[Block]) -> str | None:
+def without_profile(
+    measure: Callable[[Tensor], Tensor], blocks: Iterable[kit.Block]
+) -> str | None:
     """Why a profile cannot be taken on the grid of a block; None if it can on all."""
-    reasons = (reason_of_error(measure, torch.zeros(1, 1, *grid)) for grid in _grids(blocks))
+    reasons = (
+        kit.reason_of_error(measure, torch.zeros(1, 1, *grid)) for grid in _grids(blocks)
+    )
     return next(filter(None, reasons), None)
 
 
@@ -212,7 +199,7 @@ def references(level: Float[np.ndarray, "b k"]) -> Float[np.ndarray, "3 b k"]:
 
 
 def columns_by_frequency(
-    blocks: Sequence[Block],
+    blocks: Sequence[kit.Block],
     frequency: Callable[[tuple[int, int]], Float[np.ndarray, "_"]],
     names: Sequence[str],
     values: Sequence[Float[np.ndarray, "q n _"]],
@@ -220,8 +207,8 @@ def columns_by_frequency(
     """Columns of blocks and frequencies, and means over images of q quantities of a block."""
     axes = [frequency(grid_of(block)) for block in blocks]
     rows = [block for block, axis in zip(blocks, axes, strict=True) for _ in axis]
-    means = map(mean, np.concatenate(values, axis=2))
-    columns = block_columns(rows) | {"frequency": np.concatenate(axes)}
+    means = map(kit.mean, np.concatenate(values, axis=2))
+    columns = kit.block_columns(rows) | {"frequency": np.concatenate(axes)}
     return columns | dict(zip(names, means, strict=True))
 
 
@@ -240,7 +227,7 @@ def highest_rows(spectrum: Any, kind: type[R]) -> R:
     return kind(**vars(spectrum.select(last & (spectrum.frequency > 0))))
 
 
-@figure(width=2.5, height=2.3, key=depth_bar, key_width=0.75, column="relative")
+@kit.figure(width=2.5, height=2.3, key=depth_bar, key_width=0.75, column="relative")
 def _(result: Spectrum, ax: Axes) -> Axes:
     """Log amplitude minus its value at frequency 0, a curve per block, colored by depth."""
     spectra(ax, result, "relative")
@@ -248,7 +235,7 @@ def _(result: Spectrum, ax: Axes) -> Axes:
     return ax
 
 
-@figure(width=2.75, height=2.0, key=kinds_key, key_height=0.25)
+@kit.figure(width=2.75, height=2.0, key=kinds_key, key_height=0.25)
 def _(
     result: HighFrequency, ax: Axes, *, reference: Literal["mean", "lowest"] = "mean"
 ) -> Axes:

@@ -13,25 +13,25 @@ import numpy as np
 from jaxtyping import Float
 from torch import Tensor
 
-from visprism.core.options import option
+from visprism import kit
 from visprism.core.statistics import t_quantile
-from visprism.estimates.estimated import Estimated
-from visprism.estimates.findings import Finding
-from visprism.kit.analysis import ANALYSES, FeatureAnalysis, Section
-from visprism.kit.model_on_images import Subject
 from visprism.passes.profiles import log_amplitude_plane
 from visprism.passes.sources import BranchEnd, residual_branches
-from visprism.passes.statistic import Arrays, Extracts, Seen, Sees
-from visprism.table.result import Result, estimate, result_type, scalar
+from visprism.passes.statistic import Arrays, Extracts, Sees
 from visprism.table.result import column as quantity
-from visprism.table.shapes import Pictures, picture_columns
+from visprism.table.shapes import picture_columns
 
 _SEES: dict[str, Sees] = {"blocks": "feature maps", "branches": "residual branches"}
 
 
-@result_type("fourier-plane")
-class FrequencyPlanes(Pictures):
+@kit.result("fourier-plane", "Fourier plane", table=False)
+class FrequencyPlanes(kit.Pictures):
     """Log amplitude of feature maps by vertical and horizontal frequency; a row for each pair.
+
+    Each picture is a block or a residual branch: the log amplitude of its feature maps
+    minus that at frequency 0, which is in the middle. Rows are vertical and columns
+    horizontal frequencies. A bright cross is structure along rows and columns, such as from
+    patches.
 
     A picture is a block, or the output of a residual branch. The frequency 0 is in the middle.
     Intervals are over images.
@@ -44,10 +44,10 @@ class FrequencyPlanes(Pictures):
     log_amplitude: np.ndarray = quantity(
         "Log amplitude", "", "mean over images and channels of log |F|"
     )
-    relative: Estimated = estimate("Δ log amplitude", "", "minus that at frequency 0")
-    parts: str = scalar("Parts", "", "'blocks' or 'branches'")
+    relative: kit.Estimated = kit.estimate("Δ log amplitude", "", "minus that at frequency 0")
+    parts: str = kit.scalar("Parts", "", "'blocks' or 'branches'")
 
-    def sentences(self) -> Iterator[str | Finding]:
+    def sentences(self) -> Iterator[str | kit.Finding]:
         """Δ log amplitude of the first and last picture at the corner of the plane."""
         names = list(dict.fromkeys(self.picture.tolist()))
         corners = np.flatnonzero((self.row == 0) & (self.column == 0))
@@ -59,27 +59,17 @@ class FrequencyPlanes(Pictures):
             )
 
 
-@ANALYSES.register
-class FourierPlane(FeatureAnalysis):
+@kit.analysis
+class FourierPlane(kit.FeatureAnalysis):
     """Log amplitude by vertical and horizontal frequency, of blocks or branches."""
 
     name = "fourier-plane"
     source = "Park & Kim (2022), app. D.2, over the whole plane"
     claims = ("C6",)
     default = False
-    sections = (
-        Section(
-            FrequencyPlanes,
-            "Fourier plane",
-            "Each picture is a block or a residual branch: the log amplitude of its feature "
-            "maps minus that at frequency 0, which is in the middle. Rows are vertical and "
-            "columns horizontal frequencies. A bright cross is structure along rows and "
-            "columns, such as from patches.",
-            table=False,
-        ),
-    )
+    gives = FrequencyPlanes
 
-    maps: Literal["blocks", "branches"] = option(
+    maps: Literal["blocks", "branches"] = kit.option(
         "blocks", "feature maps: of blocks, or of what residual branches add"
     )
 
@@ -88,7 +78,7 @@ class FourierPlane(FeatureAnalysis):
         """Feature maps or residual branches."""
         return (_SEES[self.maps],)
 
-    def inapplicable(self, subject: Subject) -> str | None:
+    def inapplicable(self, subject: kit.Subject) -> str | None:
         """Models without the parts."""
         if self.maps == "branches" and not residual_branches(subject.anatomy):
             return "the model has no residual branch with an identity shortcut"
@@ -115,7 +105,7 @@ class FourierPlane(FeatureAnalysis):
             moments[part] = np.stack(terms)
         return moments
 
-    def results(self, seen: Seen) -> Sequence[Result]:
+    def results(self, seen: kit.Seen) -> Sequence[kit.Result]:
         """The mean plane of each part."""
         n, planes = seen.images, dict[str, np.ndarray]()
         for part, sums in seen.sums.items():
@@ -128,7 +118,7 @@ class FourierPlane(FeatureAnalysis):
         columns = picture_columns(
             {name: plane[3] for name, plane in planes.items()}, "relative"
         )
-        columns["relative"] = Estimated(value, value - margin, value + margin)
+        columns["relative"] = kit.Estimated(value, value - margin, value + margin)
         result = FrequencyPlanes(
             **columns,
             vertical=vertical,

@@ -18,17 +18,11 @@ from typing import Literal
 import numpy as np
 from jaxtyping import Float, Int64
 
+from visprism import kit
 from visprism.core.files import atomic_write
-from visprism.core.options import option
-from visprism.core.run import Run
 from visprism.core.statistics import t_quantile
-from visprism.estimates.estimated import Estimated
-from visprism.kit.analysis import ANALYSES, Analysis, Needs, Section, Sizes
-from visprism.kit.model_on_images import Subject
-from visprism.passes.blocks import block_columns
 from visprism.passes.pooled import PooledFeatures, pooled_features
-from visprism.table.result import Result, column, estimate, result_type, scalar
-from visprism.table.shapes import ScalarPerBlock
+from visprism.table.result import estimate
 
 
 def save_features(
@@ -56,51 +50,49 @@ _FEWEST_FOR_INTERVAL = 200  # 95% intervals cover 90% for 100 points, 93 to 95% 
 _ROWS = 512  # of the matrix of distances that are in memory
 
 
-@result_type("intrinsic-dimension")
-class IntrinsicDimensions(ScalarPerBlock):
+@kit.result("intrinsic-dimension", "Intrinsic dimension")
+class IntrinsicDimensions(kit.ScalarPerBlock):
     """TwoNN estimate of the intrinsic dimension of pooled features; a row for each block.
+
+    Each point is a block: the number of dimensions that the distances to the two nearest
+    images suggest, with its 95% interval. It rises in early and falls in late blocks of
+    many trained networks.
 
     The interval is over images, for 200 or more; it does not include the bias of the estimate.
     """
 
     value_name = "dimension"
 
-    dimension: Estimated = estimate(
+    dimension: kit.Estimated = estimate(
         "Intrinsic dimension", "", "TwoNN estimate from distances to the two nearest neighbors"
     )
-    width: np.ndarray = column("Width", "", "number of channels of the pooled features")
-    distinct: np.ndarray = column(
+    width: np.ndarray = kit.column("Width", "", "number of channels of the pooled features")
+    distinct: np.ndarray = kit.column(
         "Distinct images", "", "images without an exact copy, which the estimate uses"
     )
-    pooling: str = scalar("Pooling", "", "of the features: 'mean', 'class' or 'both'")
+    pooling: str = kit.scalar("Pooling", "", "of the features: 'mean', 'class' or 'both'")
 
 
-@ANALYSES.register
-class IntrinsicDimension(Analysis):
+@kit.analysis
+class IntrinsicDimension(kit.Analysis):
     """Intrinsic dimension of the features of each block (TwoNN), and export of the features."""
 
     name = "intrinsic-dimension"
-    images = Sizes(fewest=_FEWEST, full=5000, work=0.5)
-    needs = Needs.FEATURES
+    images = kit.Sizes(fewest=_FEWEST, full=5000, work=0.5)
+    needs = kit.Needs.FEATURES
     default = False
     passes = 1.3
     source = "Facco et al. (2017); Ansuini et al. (2019)"
-    sections = (
-        Section(
-            IntrinsicDimensions,
-            "Intrinsic dimension",
-            "Each point is a block: the number of dimensions that the distances to the two "
-            "nearest images suggest, with its 95% interval. It rises in early and falls in "
-            "late blocks of many trained networks.",
-        ),
-    )
+    gives = IntrinsicDimensions
 
-    pooling: Literal["mean", "class", "both"] = option(
+    pooling: Literal["mean", "class", "both"] = kit.option(
         "mean", "features of an image: mean over the grid, class tokens, or both"
     )
-    features: Path | None = option(None, "file to write the pooled features to, as safetensors")
+    features: Path | None = kit.option(
+        None, "file to write the pooled features to, as safetensors"
+    )
 
-    def measure(self, subject: Subject, run: Run) -> Sequence[Result]:
+    def measure(self, subject: kit.Subject, run: kit.Run) -> Sequence[kit.Result]:
         """Pool the features, estimate the dimension, and write the file.
 
         Costs n^2 distances for n images and each block.
@@ -111,8 +103,8 @@ class IntrinsicDimension(Analysis):
         points = [np.unique(x, axis=0).astype(np.float64) for x in pooled.features.values()]
         value, low, high = np.array([twonn_dimension(p) for p in points]).T
         result = IntrinsicDimensions(
-            **block_columns(list(pooled.features)),
-            dimension=Estimated(
+            **kit.block_columns(list(pooled.features)),
+            dimension=kit.Estimated(
                 value, low, high, missing=f"fewer than {_FEWEST_FOR_INTERVAL} images"
             ),
             width=np.array([p.shape[1] for p in points]),
@@ -127,7 +119,7 @@ class IntrinsicDimension(Analysis):
             save_features(pooled, positions, Path(f"{stem}.{name}.safetensors"))
         return (result,)
 
-    def inapplicable(self, subject: Subject) -> str | None:
+    def inapplicable(self, subject: kit.Subject) -> str | None:
         """With few images."""
         return super().inapplicable(subject) or subject.too_few_images(_FEWEST)
 

@@ -16,23 +16,15 @@ from jaxtyping import Float
 from matplotlib.axes import Axes
 from torch import Tensor
 
+from visprism import kit
 from visprism.analyses.pictures import image_pictures, pictures_section
 from visprism.anatomy.run.surgery import watch
 from visprism.anatomy.trace.forward import batch_size, forward
-from visprism.core.errors import InputError
-from visprism.core.options import option
-from visprism.core.run import Run
 from visprism.drawing.color_bars import caption, picture
-from visprism.drawing.registry import figure
-from visprism.estimates.findings import Finding
 from visprism.estimates.text import images_text
-from visprism.kit.analysis import ANALYSES, Analysis, Needs, Section, Sizes
-from visprism.kit.model_on_images import Subject
 from visprism.passes.batches import blocks_on_grid, images_of
-from visprism.passes.blocks import block_columns, grid_of, spread
-from visprism.table.result import Result, result_type, scalar
+from visprism.passes.blocks import grid_of, spread
 from visprism.table.result import column as quantity
-from visprism.table.shapes import PerBlock, Valued
 
 _COMPONENTS = 3
 _PERCENTILES = (1, 99)  # of the scores of all images, which become 0 and 1
@@ -42,9 +34,13 @@ _DRAWN = 4  # images in the figure
 _GAP = 0.06  # between pictures, of the side of one
 
 
-@result_type("patch-components")
-class PatchComponents(Valued, PerBlock):
+@kit.result("patch-components", "Principal components of patch features", table=False)
+class PatchComponents(kit.Valued, kit.PerBlock):
     """Scores of three principal components; one row for each block, image and patch.
+
+    Each row is an image and each column a block; red, green and blue are the first three
+    principal components of the patches of all images together. Patches of one color have
+    similar features, also across images.
 
     NaN for patches of the background, where there is one.
     """
@@ -64,7 +60,7 @@ class PatchComponents(Valued, PerBlock):
     explained: np.ndarray = quantity(
         "Explained variance", "", "fraction that the three components of the block hold"
     )
-    background_threshold: float = scalar(
+    background_threshold: float = kit.scalar(
         "Background threshold",
         "",
         "score of the first component up to which a patch is background; NaN: none is",
@@ -83,7 +79,7 @@ class PatchComponents(Valued, PerBlock):
             colored[block, image] = picture
         return colored
 
-    def sentences(self) -> Iterator[str | Finding]:
+    def sentences(self) -> Iterator[str | kit.Finding]:
         """Explained variance of the first and the last block."""
         starts = np.flatnonzero(self.first_rows())
         texts = [f"{self.explained[i]:.0%} at {self.block[i]}" for i in starts[[0, -1]]]
@@ -94,31 +90,24 @@ class PatchComponents(Valued, PerBlock):
         )
 
 
-@ANALYSES.register
-class PatchPCA(Analysis):
+@kit.analysis
+class PatchPCA(kit.Analysis):
     """Pictures of the principal components of patch features, joint over images, by block."""
 
     name = "patch-pca"
-    needs = Needs.FEATURES
-    images = Sizes(quick=_MOST_IMAGES, standard=_MOST_IMAGES, full=_MOST_IMAGES)
+    needs = kit.Needs.FEATURES
+    images = kit.Sizes(quick=_MOST_IMAGES, standard=_MOST_IMAGES, full=_MOST_IMAGES)
     passes = 1.5
     source = "Oquab et al. (2024), fig. 1"
-    sections = (
-        Section(
-            PatchComponents,
-            "Principal components of patch features",
-            "Each row is an image and each column a block; red, green and blue are the first "
-            "three principal components of the patches of all images together. Patches of one "
-            "color have similar features, also across images.",
-            table=False,
-        ),
+    gives = (
+        PatchComponents,
         pictures_section("Images of the principal components"),
     )
 
-    num_blocks: int = option(
+    num_blocks: int = kit.option(
         6, "number of blocks with pictures, spread over the depth", minimum=1
     )
-    background_threshold: float | None = option(
+    background_threshold: float | None = kit.option(
         None,
         "score of the first component, in [0, 1], up to which a patch is background; the "
         "components are fitted again on the other patches; none: all patches are used",
@@ -126,12 +115,12 @@ class PatchPCA(Analysis):
         below=1,
     )
 
-    def measure(self, subject: Subject, run: Run) -> Sequence[Result]:
+    def measure(self, subject: kit.Subject, run: kit.Run) -> Sequence[kit.Result]:
         """The scores of the first images; costs an eigendecomposition of each block."""
         anatomy = subject.anatomy
         blocks = [b for b in blocks_on_grid(anatomy) if np.prod(grid_of(b)) > 1]
         if not blocks:
-            raise InputError("the model has no block with several positions")
+            raise kit.InputError("the model has no block with several positions")
         blocks = spread(blocks, self.num_blocks)
         batches = subject.limited(min(subject.num_images, _MOST_IMAGES)).batches()
         maps: dict[str, list[Tensor]] = {block.name: [] for block in blocks}
@@ -154,7 +143,7 @@ class PatchPCA(Analysis):
         rows = [b for b, c in zip(blocks, columns, strict=True) for _ in c["image"]]
         threshold = self.background_threshold
         components = PatchComponents(
-            **block_columns(rows),
+            **kit.block_columns(rows),
             **{name: np.concatenate([c[name] for c in columns]) for name in columns[0]},
             background_threshold=np.nan if threshold is None else threshold,
             provenance=run.measured(
@@ -166,7 +155,7 @@ class PatchPCA(Analysis):
     def _of_block(self, name: str, x: Float[np.ndarray, "b c h w"]) -> dict[str, np.ndarray]:
         images, channels, height, width = x.shape
         if not np.isfinite(x).all():
-            raise InputError(
+            raise kit.InputError(
                 f"feature maps must be finite, got NaN or infinity from block {name!r}. Check "
                 "the weights and the preprocessing."
             )
@@ -177,7 +166,7 @@ class PatchPCA(Analysis):
         if threshold is not None:
             inside = scaled(scores[:, :1])[:, 0] > threshold
             if inside.sum() < _FEWEST:
-                raise InputError(
+                raise kit.InputError(
                     f"background_threshold must leave at least {_FEWEST} patches of {name!r}, "
                     f"got {threshold:g}, which leaves {inside.sum()}"
                 )
@@ -222,7 +211,7 @@ def scaled(scores: Float[np.ndarray, "n k"]) -> Float[np.ndarray, "n k"]:
     return np.where(spread > 0, values.clip(0, 1), 0.5)
 
 
-@figure(width=6.0, height=4.0, across=1, share=False)
+@kit.figure(width=6.0, height=4.0, across=1, share=False)
 def _(result: PatchComponents, ax: Axes, *, images: int = _DRAWN) -> Axes:
     """Blocks from left to right, the first images from top to bottom; background is white."""
     pictures = result.pictures()

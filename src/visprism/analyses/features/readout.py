@@ -22,34 +22,29 @@ import numpy as np
 import torch
 from jaxtyping import Bool, Float, Int
 
-from visprism.anatomy.blocks.anatomy import Anatomy, Block
+from visprism import kit
 from visprism.anatomy.run.cached_forward import cache_cuts, can_start_at, forward_from_cut
 from visprism.anatomy.trace.forward import forward
-from visprism.core.errors import InputError
-from visprism.core.options import option
-from visprism.core.run import Run
-from visprism.estimates import questions
-from visprism.estimates.estimated import Estimated, mean, proportion
-from visprism.estimates.findings import Finding
-from visprism.kit.analysis import ANALYSES, Analysis, Cost, Needs, Section, Sizes
-from visprism.kit.model_on_images import Subject
+from visprism.estimates.estimated import mean, proportion
 from visprism.passes.batches import Batch, blocks_on_grid, in_order, labeled
-from visprism.passes.blocks import block_columns
 from visprism.passes.pooled import PooledFeatures, pooled_features, unit
-from visprism.table.result import Result, Texts, column, estimate, result_type, scalar
-from visprism.table.shapes import SeriesPerBlock
 
 NEIGHBORS, RIDGE, LENS = READOUTS = ("k-NN", "ridge probe", "logit lens")
 _HEAD = 3e-4  # seconds that the probes of a block take for an image, on two cores
 _TEST_ROWS = 1024  # similarities to all training images that are in memory at once
 
-Predictions = Mapping[Block, Int[np.ndarray, " n"]]
+Predictions = Mapping[kit.Block, Int[np.ndarray, " n"]]
 Split = tuple[Int[np.ndarray, "_"], Int[np.ndarray, "_"]]  # rows to fit on, rows to test on
 
 
-@result_type("readouts")
-class Readouts(SeriesPerBlock):
+@kit.result("readouts", "Readouts of blocks")
+class Readouts(kit.SeriesPerBlock):
     """Accuracy of readouts of each block; a row for each block and readout.
+
+    Each line is a readout: k nearest neighbors and a ridge probe on the pooled features of
+    a block, and the model's own head on its tokens (logit lens). Where the probe is
+    accurate and the lens is not, the classes are linearly separable in directions that the
+    head does not read.
 
     NaN where a readout is not defined for a block.
     """
@@ -58,20 +53,22 @@ class Readouts(SeriesPerBlock):
     value_name = "accuracy"
     row_names = ("readout",)
 
-    readout: Texts = column(
+    readout: kit.Texts = kit.column(
         "Readout", "", "'k-NN', 'ridge probe', or 'logit lens': the model's own head"
     )
-    accuracy: Estimated = estimate(
+    accuracy: kit.Estimated = kit.estimate(
         "Accuracy",
         "%",
         "fraction of test images; Wilson's interval",
-        question=questions.READOUT,
+        asks="Can the classes be read linearly from the last block?",
     )
-    dimension: np.ndarray = column("Dimension", "", "of the features; 0 for the logit lens")
-    pooling: str = scalar("Pooling", "", "'mean' over the grid, 'class' tokens, or 'both'")
-    evaluation: str = scalar("Evaluation", "", "images that were fitted, and how many tested")
-    chance: float = scalar("Chance", "", "share of the most frequent class")
-    lens_note: str = scalar(
+    dimension: np.ndarray = kit.column("Dimension", "", "of the features; 0 for the logit lens")
+    pooling: str = kit.scalar("Pooling", "", "'mean' over the grid, 'class' tokens, or 'both'")
+    evaluation: str = kit.scalar(
+        "Evaluation", "", "images that were fitted, and how many tested"
+    )
+    chance: float = kit.scalar("Chance", "", "share of the most frequent class")
+    lens_note: str = kit.scalar(
         "Note on the logit lens",
         "",
         "why it is missing for all or some blocks; '' if it is not",
@@ -81,7 +78,7 @@ class Readouts(SeriesPerBlock):
         """The ridge probe of the last block."""
         return np.flatnonzero(self.readout == RIDGE)[-1:]
 
-    def sentences(self) -> Iterator[str | Finding]:
+    def sentences(self) -> Iterator[str | kit.Finding]:
         """Each readout, how it was evaluated, and where the logit lens is missing."""
         notes = [f"readouts of {self.pooling}-pooled features: {self.evaluation}"]
         notes += [self.lens_note] if self.lens_note else []
@@ -89,36 +86,27 @@ class Readouts(SeriesPerBlock):
         yield from notes
 
 
-@ANALYSES.register
-class Readout(Analysis):
+@kit.analysis
+class Readout(kit.Analysis):
     """Accuracy of k-NN, a ridge probe and the logit lens on the features of each block."""
 
     name = "readout"
-    needs = Needs.FEATURES | Needs.LABELS
-    images = Sizes(fewest=50, full=5000, work=0.8)
+    needs = kit.Needs.FEATURES | kit.Needs.LABELS
+    images = kit.Sizes(fewest=50, full=5000, work=0.8)
     source = "Caron et al. (2021); Alain & Bengio (2017); nostalgebraist (2020)"
-    sections = (
-        Section(
-            Readouts,
-            "Readouts of blocks",
-            "Each line is a readout: k nearest neighbors and a ridge probe on the pooled "
-            "features of a block, and the model's own head on its tokens (logit lens). Where "
-            "the probe is accurate and the lens is not, the classes are linearly separable in "
-            "directions that the head does not read.",
-        ),
-    )
+    gives = Readouts
 
-    pooling: Literal["mean", "class", "both"] = option(
+    pooling: Literal["mean", "class", "both"] = kit.option(
         "mean", "features of an image: mean over the grid, class tokens, or both"
     )
-    neighbors: int = option(20, "number of neighbors of k-NN", minimum=1)
-    temperature: float = option(0.07, "temperature of the votes of neighbors", above=0)
-    penalty: float = option(
+    neighbors: int = kit.option(20, "number of neighbors of k-NN", minimum=1)
+    temperature: float = kit.option(0.07, "temperature of the votes of neighbors", above=0)
+    penalty: float = kit.option(
         0.01, "ridge penalty as a multiple of the mean feature variance", above=0
     )
-    folds: int = option(5, "number of folds if the data has no training split", minimum=2)
+    folds: int = kit.option(5, "number of folds if the data has no training split", minimum=2)
 
-    def measure(self, subject: Subject, run: Run) -> Sequence[Result]:
+    def measure(self, subject: kit.Subject, run: kit.Run) -> Sequence[kit.Result]:
         """Pool the features of test and training images, and fit the readouts."""
         anatomy = subject.anatomy
         test = pooled_features(anatomy, subject.batches(), pooling=self.pooling, run=run)
@@ -130,12 +118,12 @@ class Readout(Analysis):
             evaluation = f"fitted on {len(train)} training images, tested on {images}"
         correct, lens_note = self._fitted(test, train), ""
         try:
-            refusal = subject.missing(Needs.TARGETS)
+            refusal = subject.missing(kit.Needs.TARGETS)
             if refusal:
-                raise InputError(refusal)
+                raise kit.InputError(refusal)
             for block, classes in lens_predictions(anatomy, subject.batches(), run).items():
                 correct[LENS, block] = classes == targets
-        except InputError as error:
+        except kit.InputError as error:
             lens_note = f"no logit lens: {error}"
         blocks = list(test.features)
         missing = [block.name for block in blocks if (LENS, block) not in correct]
@@ -148,7 +136,7 @@ class Readout(Analysis):
         rows = [(name, block) for name in names for block in blocks]
         accuracy = np.stack([correct.get(row, np.full(images, np.nan)) for row in rows], axis=1)
         readouts = Readouts(
-            **block_columns([block for _, block in rows]),
+            **kit.block_columns([block for _, block in rows]),
             readout=np.array([name for name, _ in rows]),
             accuracy=mean(accuracy.astype(float), proportion),
             dimension=np.array(
@@ -164,7 +152,7 @@ class Readout(Analysis):
 
     def _fitted(
         self, test: PooledFeatures, train: PooledFeatures | None
-    ) -> dict[tuple[str, Block], Bool[np.ndarray, " n"]]:
+    ) -> dict[tuple[str, kit.Block], Bool[np.ndarray, " n"]]:
         """Which images k-NN and the ridge probe of each block classify correctly.
 
         They are fitted on `train`, or else by cross-validation among the images of `test`.
@@ -194,15 +182,15 @@ class Readout(Analysis):
             correct[RIDGE, block] = linear[:images] == targets
         return correct
 
-    def cost(self, subject: Subject) -> Cost:
+    def cost(self, subject: kit.Subject) -> kit.Cost:
         """A pass for test images, for separate training images and for the lens, and probes."""
         separate = subject.training_images is not subject.images
-        lens = subject.missing(Needs.TARGETS) is None
-        return Cost(
+        lens = subject.missing(kit.Needs.TARGETS) is None
+        return kit.Cost(
             per_image=1.0 + separate + lens, seconds_per_image=_HEAD * len(subject.anatomy)
         )
 
-    def inapplicable(self, subject: Subject) -> str | None:
+    def inapplicable(self, subject: kit.Subject) -> str | None:
         """With few images."""
         reason = super().inapplicable(subject)
         others = min(len(subject.training_images), subject.limit or math.inf)
@@ -280,7 +268,7 @@ def ridge_predictions(
     return predicted
 
 
-def lens_blocks(anatomy: Anatomy) -> list[Block]:
+def lens_blocks(anatomy: kit.Anatomy) -> list[kit.Block]:
     """The blocks whose output has the shape and layout of the last grid block's output."""
     nodes = anatomy.graph.nodes
     blocks = blocks_on_grid(anatomy)
@@ -293,8 +281,8 @@ def lens_blocks(anatomy: Anatomy) -> list[Block]:
 
 
 def lens_predictions(
-    anatomy: Anatomy, batches: Iterable[Batch], run: Run
-) -> dict[Block, Int[np.ndarray, " n"]]:
+    anatomy: kit.Anatomy, batches: Iterable[Batch], run: kit.Run
+) -> dict[kit.Block, Int[np.ndarray, " n"]]:
     """Class with the largest logit for each image, by block of `lens_blocks`.
 
     Costs a forward pass, and for each block a pass of the head.
@@ -306,12 +294,12 @@ def lens_predictions(
     """
     blocks = lens_blocks(anatomy)
     last = blocks[-1].end
-    parts: list[dict[Block, np.ndarray]] = []
+    parts: list[dict[kit.Block, np.ndarray]] = []
     with run.compute.borrow(anatomy.model), torch.no_grad(), run.compute.autocast():
         for batch in run.track_share(batches, "logit lens"):
             images, _ = labeled(batch, run.compute)
             if not parts and last not in can_start_at(anatomy, images, [last]):
-                raise InputError(
+                raise kit.InputError(
                     f"the head of {type(anatomy.model).__name__} must run on its own for the "
                     f"logit lens, but does not give the same logits from {blocks[-1].name!r}"
                 )

@@ -15,43 +15,42 @@ from matplotlib.axes import Axes
 from torch import Tensor
 from torch.nn.functional import avg_pool2d
 
-from visprism.anatomy.blocks.anatomy import Anatomy, Block
+from visprism import kit
 from visprism.anatomy.run.surgery import watch
 from visprism.anatomy.trace.forward import Images, as_written, batch_size, forward, pixels
 from visprism.core import processes
-from visprism.core.errors import InputError
-from visprism.core.options import option
-from visprism.core.run import DEFAULT_RUN, Run, stream
+from visprism.drawing import style
 from visprism.drawing.depth import against_depth, from_zero, kinds_key
-from visprism.drawing.registry import figure
-from visprism.drawing.style import FAINT
-from visprism.estimates import questions
-from visprism.estimates.estimated import Estimated, mean
-from visprism.estimates.findings import Finding
-from visprism.kit.analysis import ANALYSES, Analysis, Cost, Needs, Section, Sizes, function_of
-from visprism.kit.model_on_images import Subject
+from visprism.kit.analysis import function_of
 from visprism.passes.batches import Batch, blocks_on_grid, images_of, in_order
-from visprism.passes.blocks import block_columns, spread
+from visprism.passes.blocks import spread
 from visprism.passes.features import Arrays, Gathered
-from visprism.table.result import Result, estimate, result_type, scalar
 from visprism.table.result import column as quantity
-from visprism.table.shapes import Pictures, ScalarPerBlock, picture_columns
+from visprism.table.shapes import picture_columns
 
 SIGMA = "\N{GREEK SMALL LETTER SIGMA}"
 _CELLS = 56  # most along a side of a map that is drawn
 
 
-@result_type("receptive-field")
-class FieldSizes(ScalarPerBlock):
-    """Size of the effective receptive field; one row for each block. NaN where it is empty."""
+@kit.result(
+    "receptive-field",
+    "Effective receptive field",
+    figures={"": {}, "side": {"quantity": "side_50"}},
+)
+class FieldSizes(kit.ScalarPerBlock):
+    """Size of the effective receptive field; one row for each block. NaN where it is empty.
+
+    Each point is a block: the root mean squared distance, along one axis, of the pixels
+    that its center position depends on. The dashed line shows equal weights for all pixels.
+    """
 
     value_name = "sigma"
 
-    sigma: Estimated = estimate(
+    sigma: kit.Estimated = kit.estimate(
         f"{SIGMA} of the effective receptive field",
         "pixels",
         "root mean squared distance along one axis from its center of mass",
-        question=questions.RECEPTIVE_FIELD,
+        asks="How large is the receptive field?",
         in_pixels=True,
     )
     side_50: np.ndarray = quantity(
@@ -82,13 +81,13 @@ class FieldSizes(ScalarPerBlock):
     column: np.ndarray = quantity(
         "Column of the center of mass", "pixels", "0 is the middle of the leftmost pixel"
     )
-    uniform_sigma: float = scalar(
+    uniform_sigma: float = kit.scalar(
         f"{SIGMA} of a uniform field",
         "pixels",
         "of a field that weighs all pixels of the image alike",
     )
 
-    def sentences(self) -> Iterator[str | Finding]:
+    def sentences(self) -> Iterator[str | kit.Finding]:
         """Size at the first and at the last block that depend on the image."""
         rows = np.flatnonzero(np.isfinite(self.sigma))
         if not len(rows):
@@ -111,9 +110,13 @@ class FieldSizes(ScalarPerBlock):
         return np.flatnonzero(np.isfinite(self.sigma))[-1:]
 
 
-@result_type("receptive-maps")
-class ReceptiveMaps(Pictures):
+@kit.result("receptive-maps", "Receptive fields as maps", table=False)
+class ReceptiveMaps(kit.Pictures):
     """Receptive fields as maps, for some blocks spread over the depth; a row for each cell.
+
+    Each picture shows how strongly the center position of a block depends on each pixel,
+    relative to the strongest one, on a logarithmic scale. The number below is the depth of
+    the block.
 
     A cell is one pixel, or a square of 2x2, 4x4, ... where the image has more than 56 a side.
     """
@@ -125,47 +128,35 @@ class ReceptiveMaps(Pictures):
         "Relative to strongest", "", "weight of the cell over the weight of the strongest cell"
     )
 
-    def sentences(self) -> Iterator[str | Finding]:
+    def sentences(self) -> Iterator[str | kit.Finding]:
         """None: `FieldSizes` has the sizes in words."""
         yield from ()
 
 
-@ANALYSES.register
-class ReceptiveField(Analysis):
+@kit.analysis
+class ReceptiveField(kit.Analysis):
     """Effective receptive field: the pixels that the center of each feature map depends on."""
 
     name = "receptive-field"
     full_precision = True
-    needs = Needs.FEATURES | Needs.GRADIENTS
-    images = Sizes(quick=32, standard=32, work=0.5)  # the fewest with an interval
+    needs = kit.Needs.FEATURES | kit.Needs.GRADIENTS
+    images = kit.Sizes(quick=32, standard=32, work=0.5)  # the fewest with an interval
     source = "Luo et al. (2016); Ding et al. (2022)"
-    sections = (
-        Section(
-            FieldSizes,
-            "Effective receptive field",
-            "Each point is a block: the root mean squared distance, along one axis, of the "
-            "pixels that its center position depends on. The dashed line shows equal "
-            "weights for all pixels.",
-            figures={"": {}, "side": {"quantity": "side_50"}},
-        ),
-        Section(
-            ReceptiveMaps,
-            "Receptive fields as maps",
-            "Each picture shows how strongly the center position of a block depends on each "
-            "pixel, relative to the strongest one, on a logarithmic scale. The number below "
-            "is the depth of the block.",
-            table=False,
-        ),
+    gives = (
+        FieldSizes,
+        ReceptiveMaps,
     )
 
-    num_blocks: int = option(7, "number of blocks with a map, spread over the depth", minimum=1)
+    num_blocks: int = kit.option(
+        7, "number of blocks with a map, spread over the depth", minimum=1
+    )
 
-    def measure(self, subject: Subject, run: Run) -> Sequence[Result]:
+    def measure(self, subject: kit.Subject, run: kit.Run) -> Sequence[kit.Result]:
         """Measure one model; see `Analysis.measure`."""
         return self.of(subject.anatomy, subject.batches(), run=run)
 
     def of(
-        self, anatomy: Anatomy, batches: Iterable[Batch], *, run: Run = DEFAULT_RUN
+        self, anatomy: kit.Anatomy, batches: Iterable[Batch], *, run: kit.Run = kit.DEFAULT_RUN
     ) -> tuple[FieldSizes, ReceptiveMaps]:
         """Effective receptive field of each block: its size, and its map for some blocks.
 
@@ -214,22 +205,22 @@ class ReceptiveField(Analysis):
         maps = maps_of(total, self.num_blocks)
         return _sizes(by_image, total).measured(origin), maps.measured(origin)
 
-    def cost(self, subject: Subject) -> Cost:
+    def cost(self, subject: kit.Subject) -> kit.Cost:
         """A forward pass, and for each block a backward pass from it to the image."""
         blocks = sum(block.layout is not None for block in subject.anatomy)
-        return Cost(per_image=1.0 + blocks)
+        return kit.Cost(per_image=1.0 + blocks)
 
 
 receptive_field = function_of(ReceptiveField, ReceptiveField.of)
 
 
 def receptive_map(
-    anatomy: Anatomy,
+    anatomy: kit.Anatomy,
     images: Images,
-    block: Block,
+    block: kit.Block,
     position: tuple[int, int],
     *,
-    run: Run = DEFAULT_RUN,
+    run: kit.Run = kit.DEFAULT_RUN,
 ) -> Float[Tensor, "b h w"]:
     """Dependence of one position of a block's feature map on each pixel, by image.
 
@@ -245,11 +236,13 @@ def receptive_map(
     """
     run.require_full_precision("the receptive field")
     if block.layout is None:
-        raise InputError(f"block must have a spatial grid, got {block.name!r}")
+        raise kit.InputError(f"block must have a spatial grid, got {block.name!r}")
     grid = block.shape[-2:]
     if not all(0 <= p < side for p, side in zip(position, grid, strict=True)):
         sides = "x".join(map(str, grid))
-        raise InputError(f"position must lie on the grid of {sides} positions, got {position}")
+        raise kit.InputError(
+            f"position must lie on the grid of {sides} positions, got {position}"
+        )
     run = run.on(anatomy.model)
     x = images_of(images, anatomy, run.compute)
     with run.compute.borrow(anatomy.model), as_written():
@@ -258,18 +251,20 @@ def receptive_map(
 
 
 def _weights(
-    anatomy: Anatomy,
-    blocks: Sequence[Block],
+    anatomy: kit.Anatomy,
+    blocks: Sequence[kit.Block],
     images: Images,
-    run: Run,
+    run: kit.Run,
     position: tuple[int, int] | None = None,
-) -> Iterator[tuple[Block, Tensor]]:
+) -> Iterator[tuple[kit.Block, Tensor]]:
     """The weight of each pixel (B, H, W) for each block in turn, by default for its center."""
 
     def signed_sum(x: Tensor) -> Tensor:
         """One position with random signs, of all images together: they do not mix."""
         row, column = position or (x.shape[2] // 2, x.shape[3] // 2)
-        signs = torch.randint(2, (x.shape[1],), generator=stream(run.seed, "signs", x.shape[1]))
+        signs = torch.randint(
+            2, (x.shape[1],), generator=kit.stream(run.seed, "signs", x.shape[1])
+        )
         return (x[:, :, row, column] * (2 * signs - 1).to(x)).sum()
 
     with torch.enable_grad():
@@ -289,7 +284,7 @@ def _with_pixels(images: Images, tensor: Tensor) -> Images:
     return {name: tensor if value is original else value for name, value in images.items()}
 
 
-def _gradient(signed_sum: Tensor, leaf: Tensor, block: Block) -> Tensor:
+def _gradient(signed_sum: Tensor, leaf: Tensor, block: kit.Block) -> Tensor:
     """Gradient with respect to the images, in double precision on the CPU."""
     reason = "its gradient is NaN or infinite"
     try:
@@ -300,7 +295,7 @@ def _gradient(signed_sum: Tensor, leaf: Tensor, block: Block) -> Tensor:
         raise
     except RuntimeError as error:
         reason = str(error).strip().splitlines()[0].rstrip(".")
-    raise InputError(
+    raise kit.InputError(
         f"block {block.name!r} has no receptive field ({reason}). The model must be "
         "differentiable with respect to its images, outside of torch.no_grad."
     )
@@ -321,8 +316,8 @@ def _moments(fields: Float[np.ndarray, "b h w"]) -> Float[np.ndarray, "b 4"]:
 
 
 def _sizes(
-    moments: Mapping[Block, Float[np.ndarray, "n 4"]],
-    total: Mapping[Block, Float[np.ndarray, "h w"]],
+    moments: Mapping[kit.Block, Float[np.ndarray, "n 4"]],
+    total: Mapping[kit.Block, Float[np.ndarray, "h w"]],
 ) -> FieldSizes:
     """Sizes of all fields."""
     rows, sigmas = [], []
@@ -340,9 +335,9 @@ def _sizes(
     columns: dict[str, Any] = {name: np.array([row[name] for row in rows]) for name in rows[0]}
     height, width = next(iter(total.values())).shape
     return FieldSizes(
-        **block_columns(list(total)),
+        **kit.block_columns(list(total)),
         **columns,
-        sigma=mean(np.stack(sigmas, axis=1)),
+        sigma=kit.mean(np.stack(sigmas, axis=1)),
         uniform_sigma=float(np.sqrt((height**2 + width**2 - 2) / 24)),
     )
 
@@ -389,7 +384,7 @@ def _inside(image: tuple[int, int], middle: tuple[float, float], side: float) ->
     return reach[0] * reach[1] / (image[0] * image[1]) + 0 * side  # NaN stays NaN
 
 
-def maps_of(total: Mapping[Block, Float[np.ndarray, "h w"]], most: int) -> ReceptiveMaps:
+def maps_of(total: Mapping[kit.Block, Float[np.ndarray, "h w"]], most: int) -> ReceptiveMaps:
     """The fields of at most `most` blocks, evenly spread, in cells."""
     chosen = spread(list(total), most)
     cells = {f"{b.name} ({b.depth:.2f})": _in_cells(total[b]) for b in chosen}
@@ -406,7 +401,7 @@ def _in_cells(total: Float[np.ndarray, "h w"]) -> Float[np.ndarray, "rows column
     return avg_pool2d(map_, side, ceil_mode=True, divisor_override=1)[0, 0].numpy()
 
 
-@figure(width=2.75, height=2.0, key=kinds_key, key_height=0.25)
+@kit.figure(width=2.75, height=2.0, key=kinds_key, key_height=0.25)
 def _(
     result: FieldSizes, ax: Axes, *, quantity: Literal["sigma", "side_50", "side_95"] = "sigma"
 ) -> Axes:
@@ -415,7 +410,7 @@ def _(
     if quantity == "sigma":
         ax.axhline(
             result.uniform_sigma,
-            color=FAINT,
+            color=style.FAINT,
             linewidth=0.8,
             linestyle=(0, (4, 2)),
             zorder=1,

@@ -15,18 +15,12 @@ from jaxtyping import Float
 from matplotlib.axes import Axes
 from torch import Tensor
 
+from visprism import kit
 from visprism.core.devices import in_float64
 from visprism.drawing.depth import curves_of_blocks, depth_bar
-from visprism.drawing.registry import figure
-from visprism.estimates import questions
 from visprism.estimates.answers import Answer
-from visprism.estimates.estimated import Number
-from visprism.estimates.findings import Finding
-from visprism.kit.analysis import ANALYSES, FeatureAnalysis, Section
-from visprism.passes.blocks import block_columns
 from visprism.passes.features import Arrays, Extracts, Seen
-from visprism.table.result import Result, Texts, column, estimate, result_type
-from visprism.table.shapes import BLOCK_COLUMNS, PerBlock, ScalarPerBlock
+from visprism.table.shapes import BLOCK_COLUMNS
 
 LEVELS = ("tokens", "images")
 
@@ -35,15 +29,24 @@ LEVELS = ("tokens", "images")
 _FLOOR = 10 * np.finfo(float).eps
 
 
-@result_type("singular-values")
-class SingularSpectrum(PerBlock):
-    """Singular values of centered features; one row for each block, level and rank."""
+@kit.result(
+    "singular-values",
+    "Singular values of features",
+    figures={"": {}, "images": {"level": "images"}},
+    table=False,
+)
+class SingularSpectrum(kit.PerBlock):
+    """Singular values of centered features; one row for each block, level and rank.
 
-    level: Texts = column(
+    Each curve is a block: the singular values of its centered tokens, relative to the
+    largest. Where a curve is steep, a few directions hold most of the variance.
+    """
+
+    level: kit.Texts = kit.column(
         "Level", "", "'tokens', or 'images' for means over the positions of an image"
     )
-    rank: np.ndarray = column("Rank of the singular value", "", "1 for the largest")
-    relative: np.ndarray = column(
+    rank: np.ndarray = kit.column("Rank of the singular value", "", "1 for the largest")
+    relative: np.ndarray = kit.column(
         "Singular value / largest", "", "NaN where the features do not vary"
     )
 
@@ -67,7 +70,7 @@ class SingularSpectrum(PerBlock):
             channels=channels,
             token_rank=ranks[:, 0],
             image_rank=ranks[:, 1],
-            filled=Number(filled[-1] if len(filled) else np.nan, missing=ONE_NUMBER),
+            filled=kit.Number(filled[-1] if len(filled) else np.nan, missing=ONE_NUMBER),
             provenance=self.provenance,
         )
 
@@ -82,33 +85,42 @@ def _rank(values: SingularSpectrum, name: str, level: str) -> float:
     return np.exp(-(p * np.log(np.where(p > 0, p, 1))).sum())
 
 
-@result_type("effective-ranks")
-class EffectiveRanks(ScalarPerBlock):
-    """Effective rank of the features; one row for each block. NaN where nothing varies."""
+@kit.result(
+    "effective-ranks",
+    "Effective rank of features",
+    figures={"": {}, "images": {"quantity": "image_rank"}},
+)
+class EffectiveRanks(kit.ScalarPerBlock):
+    """Effective rank of the features; one row for each block. NaN where nothing varies.
+
+    Each point is a block: the effective rank of its features over channels.
+    """
 
     value_name = "token_rank"
     scale = "zero"
 
-    channels: np.ndarray = column("Channels", "", "number of channels, which no rank exceeds")
-    token_rank: np.ndarray = column(
+    channels: np.ndarray = kit.column(
+        "Channels", "", "number of channels, which no rank exceeds"
+    )
+    token_rank: np.ndarray = kit.column(
         "Effective rank of tokens",
         "",
         "exp(entropy) of the tokens' singular values, scaled to sum to 1",
     )
-    image_rank: np.ndarray = column(
+    image_rank: np.ndarray = kit.column(
         "Effective rank of images",
         "",
         "of the means over positions; less than the number of images",
     )
-    filled: Number = estimate(
+    filled: kit.Number = kit.estimate(
         "Effective rank of the last block's tokens / channels",
         "%",
-        question=questions.RANK,
+        asks="How many directions do the tokens of an image use?",
         over="",
         default=np.nan,
     )
 
-    def sentences(self) -> Iterator[str | Finding]:
+    def sentences(self) -> Iterator[str | kit.Finding]:
         """Effective rank of the first and last block, and the smallest fraction of channels."""
         rows = np.flatnonzero(np.isfinite(self.token_rank))
         if not len(rows):
@@ -130,8 +142,8 @@ class EffectiveRanks(ScalarPerBlock):
         return super().answers() if np.isfinite(self.filled) else ()
 
 
-@ANALYSES.register
-class SingularValues(FeatureAnalysis):
+@kit.analysis
+class SingularValues(kit.FeatureAnalysis):
     """Singular values and effective rank of the features of each block.
 
     Keeps two matrices of (channels + 1)^2 numbers for each block, whatever the number of images
@@ -141,21 +153,9 @@ class SingularValues(FeatureAnalysis):
     name = "singular-values"
     source = "Roy & Vetterli (2007)"
     passes = 1.8
-    sections = (
-        Section(
-            SingularSpectrum,
-            "Singular values of features",
-            "Each curve is a block: the singular values of its centered tokens, relative to "
-            "the largest. Where a curve is steep, a few directions hold most of the variance.",
-            figures={"": {}, "images": {"level": "images"}},
-            table=False,
-        ),
-        Section(
-            EffectiveRanks,
-            "Effective rank of features",
-            "Each point is a block: the effective rank of its features over channels.",
-            figures={"": {}, "images": {"quantity": "image_rank"}},
-        ),
+    gives = (
+        SingularSpectrum,
+        EffectiveRanks,
     )
 
     def extract(self, x: Float[Tensor, "b c h w"]) -> Float[Tensor, "2 d d"]:
@@ -176,7 +176,7 @@ class SingularValues(FeatureAnalysis):
         """The products."""
         return {block: x.numpy() for block, x in extracts.items()}
 
-    def results(self, seen: Seen) -> Sequence[Result]:
+    def results(self, seen: Seen) -> Sequence[kit.Result]:
         """The singular values of every block, and the effective ranks."""
         blocks = list(seen.sums)
         variances = [np.stack([_variances(s) for s in seen.sums[block]]) for block in blocks]
@@ -185,7 +185,7 @@ class SingularValues(FeatureAnalysis):
         sizes = [v.shape[1] for v in variances]
         rows = [b for b, size in zip(blocks, sizes, strict=True) for _ in range(2 * size)]
         values = SingularSpectrum(
-            **block_columns(rows),
+            **kit.block_columns(rows),
             level=np.concatenate([np.repeat(LEVELS, size) for size in sizes]),
             rank=np.concatenate([np.tile(np.arange(1, size + 1), 2) for size in sizes]),
             relative=np.concatenate(relative),
@@ -207,7 +207,7 @@ def _variances(products: Float[np.ndarray, "d d"]) -> Float[np.ndarray, "c"]:
     return np.where(values > _FLOOR * len(values) * np.trace(second), values, 0.0)
 
 
-@figure(width=2.5, height=2.3, key=depth_bar, key_width=0.75)
+@kit.figure(width=2.5, height=2.3, key=depth_bar, key_width=0.75)
 def _(
     result: SingularSpectrum, ax: Axes, *, level: Literal["tokens", "images"] = "tokens"
 ) -> Axes:

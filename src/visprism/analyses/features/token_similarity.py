@@ -6,37 +6,36 @@ from jaxtyping import Float
 from torch import Tensor
 from torch.nn import functional
 
+from visprism import kit
 from visprism.core.devices import in_float64
-from visprism.estimates import questions
-from visprism.estimates.estimated import Estimated, mean
-from visprism.kit.analysis import ANALYSES, FeatureAnalysis, Section
-from visprism.passes.blocks import block_columns
 from visprism.passes.features import Seen
-from visprism.passes.tokens import Tokens
-from visprism.table.result import Texts, column, estimate, result_type
-from visprism.table.shapes import SeriesPerBlock
 
 # The last two for blocks that have tokens off the grid.
 SERIES = ("grid", "grid, mean removed", "all tokens", "all tokens, mean removed")
 
 
-@result_type("token-similarity")
-class TokenCosines(SeriesPerBlock):
-    """Mean cosine between tokens of an image; a row for each block and choice of tokens."""
+@kit.result("token-similarity", "Similarity of tokens")
+class TokenCosines(kit.SeriesPerBlock):
+    """Mean cosine between tokens of an image; a row for each block and choice of tokens.
+
+    Each line is a choice of tokens: the mean cosine between two tokens of an image. A line
+    that rises to 1 is over-smoothing. If only the line without removal of the mean is high,
+    the tokens share one direction and differ in the others.
+    """
 
     series_name = "tokens"
     value_name = "cosine"
 
-    tokens: Texts = column(
+    tokens: kit.Texts = kit.column(
         "Tokens",
         "",
         "'grid', or 'all tokens' with class token and registers; 'mean removed' where the mean "
         "token of the image was subtracted",
     )
-    cosine: Estimated = estimate(
+    cosine: kit.Estimated = kit.estimate(
         "Cosine similarity of tokens",
         meaning="mean over pairs of an image, then over images",
-        question=questions.TOKEN_SIMILARITY,
+        asks="How similar are the tokens of an image in the last block?",
     )
 
     def answered(self, name: str) -> np.ndarray:
@@ -45,25 +44,17 @@ class TokenCosines(SeriesPerBlock):
         return last[np.isfinite(self.cosine[last])]
 
 
-@ANALYSES.register
-class TokenSimilarity(FeatureAnalysis):
+@kit.analysis
+class TokenSimilarity(kit.FeatureAnalysis):
     """Cosine similarity between the tokens of an image, by block (over-smoothing)."""
 
     name = "token-similarity"
     source = "Gong et al. (2021), eq. 4; Wang et al. (2022)"
     sees = "tokens"
     passes = 1.6
-    sections = (
-        Section(
-            TokenCosines,
-            "Similarity of tokens",
-            "Each line is a choice of tokens: the mean cosine between two tokens of an image. "
-            "A line that rises to 1 is over-smoothing. If only the line without removal of the "
-            "mean is high, the tokens share one direction and differ in the others.",
-        ),
-    )
+    gives = TokenCosines
 
-    def extract(self, x: Tokens) -> Float[Tensor, "b 2 s"]:
+    def extract(self, x: kit.Tokens) -> Float[Tensor, "b 2 s"]:
         """Sum of cosines over pairs, and number of pairs, of the first s choices of `SERIES`.
 
         With n unit vectors u, the sum over their n (n - 1) pairs is |sum u|^2 - n: one read of
@@ -84,7 +75,7 @@ class TokenSimilarity(FeatureAnalysis):
         sums = seen.by_image
         rows = [(i, b) for i in range(len(SERIES)) for b in sums if i < sums[b].shape[2]]
         total, pairs = np.stack([sums[b][:, :, i] for i, b in rows], axis=2).swapaxes(0, 1)
-        columns = block_columns([block for _, block in rows])
+        columns = kit.block_columns([block for _, block in rows])
         tokens = np.array([SERIES[i] for i, _ in rows])
-        cosine = mean(np.where(pairs > 0, total / np.maximum(pairs, 1), np.nan))
+        cosine = kit.mean(np.where(pairs > 0, total / np.maximum(pairs, 1), np.nan))
         return (TokenCosines(**columns, tokens=tokens, cosine=cosine),)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from torch import Tensor
 
-from visprism.core.errors import InputError
+from visprism import kit
 
 
 def stored_weights(checkpoints: Sequence[Path | str]) -> list[dict[str, Tensor]]:
@@ -24,6 +24,6 @@ def names_of(checkpoints: Sequence[Path | str]) -> list[str]:
     """Names of the files, with folders where they would be equal."""
     paths = [Path(file) for file in checkpoints]
     if len(set(paths)) < len(paths):
-        raise InputError("checkpoints must be different files, got one of them twice")
+        raise kit.InputError("checkpoints must be different files, got one of them twice")
     unique = len({path.stem for path in paths}) == len(paths)
     return [path.name if unique else str(path) for path in paths]

@@ -6,16 +6,10 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.ticker import MaxNLocator
 
-from visprism.core.options import option
-from visprism.core.run import Run
-from visprism.drawing.registry import figure
-from visprism.drawing.style import FAINT, INK, KIND_COLORS
-from visprism.estimates import questions
-from visprism.estimates.estimated import Number, mean, no_interval, student
-from visprism.estimates.findings import Finding
+from visprism import kit
+from visprism.drawing import style
+from visprism.estimates.estimated import no_interval, student
 from visprism.estimates.text import text_of
-from visprism.kit.analysis import ANALYSES, Analysis, Cost, Needs, Section, Sizes
-from visprism.kit.model_on_images import Subject
 from visprism.loss.density import hutchpp, quadrature
 from visprism.loss.eigenvalues import (
     WHICH_LABELS,
@@ -25,21 +19,28 @@ from visprism.loss.eigenvalues import (
 )
 from visprism.loss.objective import Objective
 from visprism.loss.products import Products, random_signs, result_fields
-from visprism.table.result import Result, column, estimate, result_type
+from visprism.table.result import estimate
 
 _PRODUCTS = 26  # Hessian-vector products for the leading eigenvalues
 
 
-@result_type("spectral-density")
+@kit.result("spectral-density", "Spectral density of the Hessian")
 class SpectralDensity(Curvature):
-    """Density of all eigenvalues by stochastic Lanczos quadrature; one row per run and node."""
+    """Density of all eigenvalues by stochastic Lanczos quadrature; one row per run and node.
 
-    run: np.ndarray = column("Run", "", "number of the random start vector")
-    node: np.ndarray = column("Hessian eigenvalue", "", "Ritz value, ascending within a run")
-    weight: np.ndarray = column(
+    Fraction of all eigenvalues near each value, for the mean loss of all images, on a
+    logarithmic scale. Most eigenvalues are near 0. The leading eigenvalue depends on the
+    number of images: compare models on the same images.
+    """
+
+    run: np.ndarray = kit.column("Run", "", "number of the random start vector")
+    node: np.ndarray = kit.column(
+        "Hessian eigenvalue", "", "Ritz value, ascending within a run"
+    )
+    weight: np.ndarray = kit.column(
         "Fraction of eigenvalues", "", "that the node represents; they sum to 1 in each run"
     )
-    residual: np.ndarray = column(
+    residual: np.ndarray = kit.column(
         "Residual", "", "‖Hv - λv‖; an eigenvalue is within this distance of the node"
     )
 
@@ -48,11 +49,11 @@ class SpectralDensity(Curvature):
         """Number of independent start vectors."""
         return len(np.unique(self.run))
 
-    def moment(self, degree: int) -> Number:
+    def moment(self, degree: int) -> kit.Number:
         """Mean of the eigenvalues to a power, with its interval over the runs."""
         return _over_vectors(np.bincount(self.run, self.weight * self.node**degree))
 
-    def sentences(self) -> Iterator[str | Finding]:
+    def sentences(self) -> Iterator[str | kit.Finding]:
         """Mean and root mean square of the eigenvalues, and the outermost nodes."""
         ends = " and ".join(
             f"{self.node[i]:.4g} (residual {self.residual[i]:.2g})"
@@ -66,19 +67,23 @@ class SpectralDensity(Curvature):
         yield f"outermost Ritz values {ends}; an eigenvalue is within each residual"
 
 
-@result_type("trace")
+@kit.result("trace", "Trace of the Hessian", figures={})
 class Trace(Curvature):
-    """Trace of the Hessian, and independent estimates of it; one row per estimate."""
+    """Trace of the Hessian, and independent estimates of it; one row per estimate.
+
+    Independent estimates of the sum of all eigenvalues; their mean is the trace.
+    """
 
     trace: float = estimate(
         "Trace of the Hessian",
         "",
         "mean of the estimates",
-        question=questions.FLATNESS,
+        asks="How flat is the loss?",
+        better="lower",
         over="random vectors",
         comparison="none",
     )
-    estimate: np.ndarray = column("Trace estimate", "", "from one random vector")
+    estimate: np.ndarray = kit.column("Trace estimate", "", "from one random vector")
 
     @property
     def units_text(self) -> str:
@@ -91,7 +96,7 @@ def spectral_density(
     *,
     runs: int = 4,
     steps: int = 40,
-    run: Run | None = None,
+    run: kit.Run | None = None,
 ) -> SpectralDensity:
     """Density of all eigenvalues of an objective's Hessian, by stochastic Lanczos quadrature.
 
@@ -123,7 +128,7 @@ def trace(
     objective: Objective,
     *,
     probes: int = 30,
-    run: Run | None = None,
+    run: kit.Run | None = None,
 ) -> Trace:
     """Trace of an objective's Hessian, the sum of all eigenvalues, with its interval.
 
@@ -141,74 +146,58 @@ def trace(
     return Trace(estimate=estimates, trace=_over_vectors(estimates), **result_fields(products))
 
 
-def _over_vectors(values: np.ndarray) -> Number:
+def _over_vectors(values: np.ndarray) -> kit.Number:
     """Mean over random vectors; at least 3 give an interval: the error of 2 is off by 75%."""
-    return mean(values, student if len(values) > 2 else no_interval)
+    return kit.mean(values, student if len(values) > 2 else no_interval)
 
 
-@ANALYSES.register
-class Density(Analysis):
+@kit.analysis
+class Density(kit.Analysis):
     """Spectral density, leading eigenvalues and trace of the Hessian of the training loss."""
 
     name = "density"
     full_precision = True
     group = "loss"
-    needs = Needs.TARGETS | Needs.GRADIENTS | Needs.TRAINING_IMAGES
+    needs = kit.Needs.TARGETS | kit.Needs.GRADIENTS | kit.Needs.TRAINING_IMAGES
     source = "Ghorbani, Krishnan & Xiao (2019); Park & Kim (2022), app. C"
     claims = ("C16",)
-    images = Sizes(fewest=16, quick=32, standard=256, work=2)
+    images = kit.Sizes(fewest=16, quick=32, standard=256, work=2)
     rank = 3
     default = False
-    sections = (
-        Section(
-            SpectralDensity,
-            "Spectral density of the Hessian",
-            "Fraction of all eigenvalues near each value, for the mean loss of all images, on "
-            "a logarithmic scale. Most eigenvalues are near 0. The leading eigenvalue depends "
-            "on the number of images: compare models on the same images.",
-        ),
-        Section(
-            Eigenvalues,
-            "Leading eigenvalues",
-            "The leading Hessian eigenvalues of the mean loss over all images, with residuals. "
-            "Hollow points did not converge.",
-        ),
-        Section(
-            Trace,
-            "Trace of the Hessian",
-            "Independent estimates of the sum of all eigenvalues; their mean is the trace.",
-            figures={},
-        ),
+    gives = (
+        SpectralDensity,
+        Eigenvalues,
+        Trace,
     )
 
-    k: int = option(5, "number of leading eigenvalues", minimum=1)
-    runs: int = option(
+    k: int = kit.option(5, "number of leading eigenvalues", minimum=1)
+    runs: int = kit.option(
         4,
         "number of random start vectors of the density; at least 3 for a standard error",
         minimum=1,
     )
-    steps: int = option(40, "number of Lanczos steps per start vector", minimum=2, quick=20)
-    probes: int = option(
+    steps: int = kit.option(40, "number of Lanczos steps per start vector", minimum=2, quick=20)
+    probes: int = kit.option(
         30, "number of Hessian products for the trace; a third give its estimates", minimum=3
     )
-    weight_decay: float | None = option(
+    weight_decay: float | None = kit.option(
         0.0,
         "weight decay of the L2 term; above 0, NLL + L2 is measured instead of NLL; none: that "
         "in the checkpoint's recipe, or 0 without one",
         minimum=0,
     )
-    parameters: str = option(
+    parameters: str = kit.option(
         "all",
         "parameters to differentiate by: all, a pattern of names, block:NAME, stage:NUMBER or "
         "kind:KIND",
     )
-    learning_rate: float | None = option(
+    learning_rate: float | None = kit.option(
         None,
         "learning rate of training, to compare the sharpness with 2 / learning rate",
         above=0,
     )
 
-    def measure(self, subject: Subject, run: Run) -> tuple[Result, ...]:
+    def measure(self, subject: kit.Subject, run: kit.Run) -> tuple[kit.Result, ...]:
         """Density, leading eigenvalues and trace."""
         wd = subject.weight_decay if self.weight_decay is None else self.weight_decay
         objective = Objective(
@@ -227,32 +216,34 @@ class Density(Analysis):
             trace(objective, probes=self.probes),
         )
 
-    def cost(self, subject: Subject) -> Cost:
+    def cost(self, subject: kit.Subject) -> kit.Cost:
         """Hessian-vector products of all images."""
-        return Cost(products=float(self.runs * self.steps + self.probes + _PRODUCTS))
+        return kit.Cost(products=float(self.runs * self.steps + self.probes + _PRODUCTS))
 
 
-@figure(width=2.4, height=2.0)
+@kit.figure(width=2.4, height=2.0)
 def _(result: Eigenvalues, ax: Axes) -> Axes:
     """Eigenvalues by rank with their residuals; hollow where they have not converged."""
-    ax.axhline(0, color=FAINT, linewidth=0.6, zorder=1)
-    faces = [INK if done else "white" for done in result.converged]
+    ax.axhline(0, color=style.FAINT, linewidth=0.6, zorder=1)
+    faces = [style.INK if done else "white" for done in result.converged]
     ax.errorbar(
-        result.rank, result.value, yerr=result.residual, fmt="none", color=INK, capsize=2
+        result.rank, result.value, yerr=result.residual, fmt="none", color=style.INK, capsize=2
     )
-    ax.scatter(result.rank, result.value, color=faces, edgecolors=INK, s=18, zorder=3)
+    ax.scatter(result.rank, result.value, color=faces, edgecolors=style.INK, s=18, zorder=3)
     ax.xaxis.set_major_locator(MaxNLocator(integer=True))
     ax.set(xlabel=f"Rank ({WHICH_LABELS[result.which]})", ylabel="Hessian eigenvalue")
     return ax
 
 
-@figure(width=3.0, height=2.1, share=False)
+@kit.figure(width=3.0, height=2.1, share=False)
 def _(result: SpectralDensity, ax: Axes) -> Axes:
     """A stem for each node of each run: the fraction of eigenvalues that it represents."""
     weight = np.maximum(result.weight / result.runs, 1e-16)
-    ax.vlines(result.node, 1e-16, weight, color=KIND_COLORS["conv"], linewidth=0.8, alpha=0.7)
-    ax.plot(result.node, weight, "o", color=KIND_COLORS["conv"], markersize=2)
-    ax.axvline(0, color=FAINT, linewidth=0.6, zorder=0)
+    ax.vlines(
+        result.node, 1e-16, weight, color=style.KIND_COLORS["conv"], linewidth=0.8, alpha=0.7
+    )
+    ax.plot(result.node, weight, "o", color=style.KIND_COLORS["conv"], markersize=2)
+    ax.axvline(0, color=style.FAINT, linewidth=0.6, zorder=0)
     ax.set(yscale="log", ylim=(max(1e-12, 0.3 / result.parameters / result.runs), 1.5))
     infos = SpectralDensity.infos()
     ax.set(xlabel=infos["node"].label, ylabel=infos["weight"].label)

@@ -17,31 +17,29 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 from torch import Tensor
 
-from visprism.anatomy.blocks.anatomy import Anatomy, Block
+from visprism import kit
 from visprism.anatomy.trace.forward import Images, part_of
-from visprism.core.errors import InputError
-from visprism.core.options import option
-from visprism.core.run import DEFAULT_RUN, Run
-from visprism.estimates.estimated import mean, stacked
-from visprism.estimates.findings import Finding
+from visprism.estimates.estimated import stacked
 from visprism.estimates.text import images_text
-from visprism.kit.analysis import ANALYSES, Analysis, Cost, Needs, Section, Sizes, function_of
-from visprism.kit.model_on_images import Subject
+from visprism.kit.analysis import function_of
 from visprism.loss.density import trace_of_part
 from visprism.loss.eigenvalues import CONVERGED, RESIDUAL, unconverged
 from visprism.loss.krylov import Request, eigenpairs
 from visprism.loss.objective import Objective
 from visprism.loss.products import Products, random_normal
 from visprism.passes.batches import labeled
-from visprism.table.result import Result, Texts, column, estimate, result_type, scalar
-from visprism.table.shapes import SeriesPerBlock
 
 _PRODUCTS = 14  # Hessian-vector products for a leading eigenvalue
 
 
-@result_type("hessian-by-block")
-class BlockHessians(SeriesPerBlock):
+@kit.result("hessian-by-block", "Hessian of each block")
+class BlockHessians(kit.SeriesPerBlock):
     """Trace and leading eigenvalue of each diagonal block of the Hessian, one for each part.
+
+    Trace of the Hessian of the mean training loss with respect to the parameters of one
+    block, with its 95% interval over random vectors. Each line is a number of images. Large
+    blocks have large traces: the table has the numbers of parameters and the leading
+    eigenvalues.
 
     A part is a block of the network, or all blocks of a kind or stage. There is a row for each
     part and fraction of the images. Intervals are over random vectors.
@@ -50,27 +48,29 @@ class BlockHessians(SeriesPerBlock):
     value_name: ClassVar[str] = "trace"
     series_name: ClassVar[str] = "fraction"
 
-    fraction: Texts = column("Images", "", "whose mean loss is differentiated: '64 images'")
-    trace: np.ndarray = estimate(
+    fraction: kit.Texts = kit.column(
+        "Images", "", "whose mean loss is differentiated: '64 images'"
+    )
+    trace: np.ndarray = kit.estimate(
         "Trace of the Hessian", "", "sum of the eigenvalues of the part", over="random vectors"
     )
-    eigenvalue: np.ndarray = column(
+    eigenvalue: np.ndarray = kit.column(
         "Leading Hessian eigenvalue", "", "of the part, the largest in magnitude"
     )
-    residual: np.ndarray = column("Residual", "", RESIDUAL)
-    converged: np.ndarray = column("Converged", "", CONVERGED)
-    parameters: np.ndarray = column("Parameters", "", "of the part")
-    nll: np.ndarray = column("NLL", "nats", "mean loss of the images")
-    probes: int = scalar("Random vectors", "", "of each trace")
-    by: str = scalar("Parts", "", "blocks, kinds or stages")
-    tol: float = scalar("Tolerance", "", "relative residual of convergence", default=0.01)
+    residual: np.ndarray = kit.column("Residual", "", RESIDUAL)
+    converged: np.ndarray = kit.column("Converged", "", CONVERGED)
+    parameters: np.ndarray = kit.column("Parameters", "", "of the part")
+    nll: np.ndarray = kit.column("NLL", "nats", "mean loss of the images")
+    probes: int = kit.scalar("Random vectors", "", "of each trace")
+    by: str = kit.scalar("Parts", "", "blocks, kinds or stages")
+    tol: float = kit.scalar("Tolerance", "", "relative residual of convergence", default=0.01)
 
     @property
     def units_text(self) -> str:
         """What the intervals are taken over."""
         return f"{self.probes} random vectors"
 
-    def sentences(self) -> Iterator[str | Finding]:
+    def sentences(self) -> Iterator[str | kit.Finding]:
         """For each number of images the parts with the largest trace and eigenvalue."""
         for name, rows in self.series().items():
             sharpest = rows[np.abs(self.eigenvalue[rows]).argmax()]
@@ -85,19 +85,19 @@ class BlockHessians(SeriesPerBlock):
         yield from unconverged(self.converged, self.tol)
 
 
-def _parts(anatomy: Anatomy, by: str) -> dict[str, list[Block]]:
+def _parts(anatomy: kit.Anatomy, by: str) -> dict[str, list[kit.Block]]:
     """Blocks with parameters, by the name of their part, in forward order."""
-    parts: dict[str, list[Block]] = {}
+    parts: dict[str, list[kit.Block]] = {}
     for block in anatomy:
         if block.parameters:
             name = block.name if by == "block" else f"{by} {getattr(block, by)}"
             parts.setdefault(name, []).append(block)
     if not parts:
-        raise InputError(f"{type(anatomy.model).__name__} has no block with parameters")
+        raise kit.InputError(f"{type(anatomy.model).__name__} has no block with parameters")
     return parts
 
 
-def _columns(blocks: Sequence[Block]) -> dict[str, Any]:
+def _columns(blocks: Sequence[kit.Block]) -> dict[str, Any]:
     """The columns of `PerBlock` of a part: its first block's values, and its mean depth."""
     kinds = {block.kind for block in blocks}
     return {
@@ -118,45 +118,36 @@ def _first_images(batches: Sequence, number: int) -> Iterator[tuple[Images | Ten
         number -= len(batch[1])
 
 
-@ANALYSES.register
-class HessianByBlock(Analysis):
+@kit.analysis
+class HessianByBlock(kit.Analysis):
     """Hessian trace and leading eigenvalue of each block, kind or stage."""
 
     name = "hessian-by-block"
     full_precision = True
     group = "loss"
-    needs = Needs.TARGETS | Needs.GRADIENTS | Needs.TRAINING_IMAGES
+    needs = kit.Needs.TARGETS | kit.Needs.GRADIENTS | kit.Needs.TRAINING_IMAGES
     source = "Dong et al. (2020), HAWQ-V2; Park & Kim (2022), app. C"
-    images = Sizes(fewest=16, quick=16, standard=128)
+    images = kit.Sizes(fewest=16, quick=16, standard=128)
     rank = 3
     default = False
-    sections = (
-        Section(
-            BlockHessians,
-            "Hessian of each block",
-            "Trace of the Hessian of the mean training loss with respect to the parameters of "
-            "one block, with its 95% interval over random vectors. Each line is a number of "
-            "images. Large blocks have large traces: the table has the numbers of parameters "
-            "and the leading eigenvalues.",
-        ),
-    )
+    gives = BlockHessians
 
-    by: Literal["block", "kind", "stage"] = option(
+    by: Literal["block", "kind", "stage"] = kit.option(
         "block", "parts whose parameters are differentiated: block, kind or stage"
     )
-    fractions: tuple[float, ...] = option(
+    fractions: tuple[float, ...] = kit.option(
         (1.0,), "fractions of the images, the first ones", above=0, maximum=1
     )
-    probes: int = option(10, "number of random vectors for each trace", minimum=3, quick=3)
-    tol: float = option(1e-2, "relative residual of convergence", above=0)
+    probes: int = kit.option(10, "number of random vectors for each trace", minimum=3, quick=3)
+    tol: float = kit.option(1e-2, "relative residual of convergence", above=0)
 
-    def measure(self, subject: Subject, run: Run) -> Sequence[Result]:
+    def measure(self, subject: kit.Subject, run: kit.Run) -> Sequence[kit.Result]:
         """Trace and leading eigenvalue of each part."""
         run = subject.named(run, training=True)
         return (self.of(subject.anatomy, subject.training_batches(), run=run),)
 
     def of(
-        self, anatomy: Anatomy, batches: Iterable, *, run: Run = DEFAULT_RUN
+        self, anatomy: kit.Anatomy, batches: Iterable, *, run: kit.Run = kit.DEFAULT_RUN
     ) -> BlockHessians:
         """Trace and leading eigenvalue of H_b = d²L / d theta_b², b a block, a kind or a stage.
 
@@ -209,7 +200,7 @@ class HessianByBlock(Analysis):
             products, start, [Request(1, "LM")], tol=self.tol, run=objective.run
         )
         return {
-            "trace": mean(estimates),
+            "trace": kit.mean(estimates),
             "eigenvalue": float(pairs.values[0]),
             "residual": float(pairs.residuals[0]),
             "converged": bool(pairs.converged[0]),
@@ -217,11 +208,11 @@ class HessianByBlock(Analysis):
             "nll": products.nll_and_examples[0],
         }
 
-    def cost(self, subject: Subject) -> Cost:
+    def cost(self, subject: kit.Subject) -> kit.Cost:
         """Hessian-vector products for each part and fraction."""
         names = {getattr(block, self.by, block.name) for block in subject.anatomy}
         parts = len(subject.anatomy) if self.by == "block" else len(names)
-        return Cost(products=(self.probes + _PRODUCTS) * parts * sum(self.fractions))
+        return kit.Cost(products=(self.probes + _PRODUCTS) * parts * sum(self.fractions))
 
 
 hessian_by_block = function_of(HessianByBlock, HessianByBlock.of)

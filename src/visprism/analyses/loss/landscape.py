@@ -16,16 +16,13 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 from torch import nn
 
+from visprism import kit
 from visprism.analyses.loss.checkpoints import stored_weights
-from visprism.core.options import option
-from visprism.core.run import DEFAULT_RUN, Run
+from visprism.drawing import style
 from visprism.drawing.color_bars import color_bar
 from visprism.drawing.losses import CHANCE_POSITION, LOSSES, loss_scale
 from visprism.drawing.registry import figure, surface_of
 from visprism.drawing.shapes import value_bar
-from visprism.drawing.style import INK, SIMILARITY, STRIP, legend, tip
-from visprism.kit.analysis import ANALYSES, Analysis, Cost, Needs, Section, Sizes
-from visprism.kit.model_on_images import Subject
 from visprism.loss.eigenvalues import top_eigenpairs
 from visprism.loss.landscape import BATCH_NORM_LABELS, LossSurface, landscape
 from visprism.loss.loss_by_distance import RADII, LossByDistance, loss_by_distance
@@ -39,7 +36,6 @@ from visprism.loss.planes import (
     random_planes,
 )
 from visprism.loss.points import batch_norms
-from visprism.table.result import Result
 
 View = Literal["contour", "slices"]
 Quantity = Literal["nll", "l2", "accuracy"]
@@ -95,8 +91,8 @@ def _(
     if pairs > 1:
         which, at = f"pair {pair + 1} of {pairs}", {"xy": (0.98, 0.02), "ha": "right"}
         box = {"facecolor": _LIGHT, "alpha": 0.7, "linewidth": 0, "pad": 1}
-        style = {"fontsize": "x-small", "color": _DARK, "bbox": box}
-        ax.annotate(which, xycoords="axes fraction", **style, **at)
+        text = {"fontsize": "x-small", "color": _DARK, "bbox": box}
+        ax.annotate(which, xycoords="axes fraction", **text, **at)
     return ax
 
 
@@ -126,7 +122,7 @@ def _contour(ax: Axes, rows: LossSurface, quantity: Quantity, path: Projection |
     if path is not None:
         ax.plot(path.a, path.b, color=_LIGHT, linewidth=2.2, label="_path")
         ax.plot(path.a, path.b, color=_DARK, linewidth=0.9, marker="o", markersize=2.2)
-    ax.plot(0, 0, marker="+", color=_LIGHT, markersize=6, gid=tip("the model's weights"))
+    ax.plot(0, 0, marker="+", color=_LIGHT, markersize=6, gid=style.tip("the model's weights"))
     across, along = AXES[rows.plane]
     ax.set(xlim=(a[0], a[-1]), ylim=(b[0], b[-1]), xlabel=across, ylabel=along)
     ax.set_aspect("equal")
@@ -144,13 +140,27 @@ def _slices(ax: Axes, result: LossSurface, quantity: Quantity) -> Axes:
             on = np.abs(across) == np.abs(across).min()
             lines.append((along[on], np.asarray(getattr(rows, quantity))[on]))
     for along, values in lines:
-        ax.plot(along, np.ma.masked_invalid(values), color=STRIP, linewidth=0.7, label="_slice")
+        ax.plot(
+            along,
+            np.ma.masked_invalid(values),
+            color=style.STRIP,
+            linewidth=0.7,
+            label="_slice",
+        )
     if all(np.array_equal(x, lines[0][0]) for x, _ in lines):
         mean = np.mean([values for _, values in lines], axis=0)
-        ax.plot(lines[0][0], np.ma.masked_invalid(mean), color=INK, linewidth=1.4, label="mean")
+        ax.plot(
+            lines[0][0],
+            np.ma.masked_invalid(mean),
+            color=style.INK,
+            linewidth=1.4,
+            label="mean",
+        )
     if quantity == "nll" and result.classes > 1:
         chance = float(np.log(result.classes))
-        ax.axhline(chance, color=INK, linewidth=0.8, linestyle=(0, (4, 2)), label="_chance")
+        ax.axhline(
+            chance, color=style.INK, linewidth=0.8, linestyle=(0, (4, 2)), label="_chance"
+        )
         ax.annotate(
             f"log {result.classes}",
             (1, chance),
@@ -173,8 +183,8 @@ def _scale(rows: LossSurface, quantity: Quantity) -> tuple[Normalize, Colormap]:
     if quantity == "nll":
         return loss_scale(rows.classes), LOSSES
     if quantity == "accuracy":
-        return Normalize(0, 1), SIMILARITY
-    return Normalize(float(rows.l2.min()), float(rows.l2.max())), SIMILARITY
+        return Normalize(0, 1), style.SIMILARITY
+    return Normalize(float(rows.l2.min()), float(rows.l2.max())), style.SIMILARITY
 
 
 _STYLES = {"frozen": "-", "reestimated": "--"}
@@ -185,27 +195,29 @@ def _(result: LossByDistance, ax: Axes) -> Axes:
     """The mean over angles: thin lines for direction pairs, bold for their mean."""
     low, high = result.intervals_of("rise")
     for treatment, rows in result.treatments().items():
-        style, radii, rise = _STYLES[treatment], result.radius[rows], result.rise[rows]
+        dashes, radii, rise = _STYLES[treatment], result.radius[rows], result.rise[rows]
         by_pair = getattr(rise, "by_unit", None)
         for values in [] if by_pair is None else by_pair:
-            ax.plot(radii, values, color=STRIP, linewidth=0.7, linestyle=style, label="_pair")
+            ax.plot(
+                radii, values, color=style.STRIP, linewidth=0.7, linestyle=dashes, label="_pair"
+            )
         values = np.asarray(rise)
         error = np.stack([values - low[rows], high[rows] - values])
         ax.errorbar(
             radii,
             values,
             yerr=error if np.isfinite(error).all() else None,
-            color=INK,
+            color=style.INK,
             linewidth=1.4,
-            linestyle=style,
+            linestyle=dashes,
             elinewidth=0.7,
             marker="o",
             markersize=3,
-            markerfacecolor=INK if style == "-" else "white",
+            markerfacecolor=style.INK if dashes == "-" else "white",
             label=BATCH_NORM_LABELS[treatment] if result.has_batch_norm else "mean",
         )
     if result.has_batch_norm:
-        legend(ax, fontsize="x-small", frameon=False, handlelength=3.2)
+        style.legend(ax, fontsize="x-small", frameon=False, handlelength=3.2)
     infos, norm = LossByDistance.infos(), result.normalization
     label = f"{infos['radius'].label} ({norm}-normalized)" if norm != "none" else "Distance r"
     # The vertical axis, which models share, ends where a loss depends on the scale of the
@@ -234,83 +246,59 @@ def _(result: LossSurface) -> dict[str, Any]:
 _EIGENVECTOR_BATCHES = 8  # batches whose Hessian gives the eigenvectors
 
 
-@ANALYSES.register
-class Landscape(Analysis):
+@kit.analysis
+class Landscape(kit.Analysis):
     """Loss landscape around the weights, and its increase at exact distances."""
 
     name = "landscape"
     group = "loss"
-    needs = Needs.TARGETS | Needs.TRAINING_IMAGES
+    needs = kit.Needs.TARGETS | kit.Needs.TRAINING_IMAGES
     source = "Li et al. (2018); Park & Kim (2022), fig. 1a"
     claims = ("C15",)
-    images = Sizes(fewest=16, quick=32, standard=512, work=6)
+    images = kit.Sizes(fewest=16, quick=32, standard=512, work=6)
     rank = 3
-    sections = (
-        Section(
-            LossByDistance,
-            "Increase of the loss with distance",
-            "Mean increase of the NLL on circles around the weights, in several random planes "
-            "(thin) and on average (bold). Intervals are over planes and images. For a model "
-            "with BatchNorm both frozen and re-estimated statistics are shown. This figure "
-            "orders two models only where both treatments give the same order.",
-        ),
-        Section(
-            LossSurface,
-            "Loss landscape",
-            "The NLL at the weights (cross) and around them along two directions, by default "
-            "random and filter-normalized, with frozen BatchNorm statistics. The bold contour "
-            "is chance level, log(classes); beyond it, in gray, predictions are worse than a "
-            "guess, and the loss grows with the scale of the logits. Compare models by the "
-            "increase on circles, not by the look of a surface. Checkpoints are points on a "
-            "line, in their order.",
-            figures={
-                "": {"path": Projection},
-                "slices": {"view": "slices"},
-                "accuracy": {"quantity": "accuracy", "path": Projection},
-            },
-            table=False,
-        ),
-        Section(
-            Projection,
-            "Checkpoints in the plane",
-            "The projection of each checkpoint onto the plane. If the in-plane fraction is "
-            "small, the loss at the projection is not the checkpoint's loss.",
-            figures={},
-        ),
+    gives = (
+        LossByDistance,
+        LossSurface,
+        Projection,
     )
 
-    points: int = option(21, "number of grid points along each axis, odd", minimum=3, quick=11)
-    reach: float = option(
+    points: int = kit.option(
+        21, "number of grid points along each axis, odd", minimum=3, quick=11
+    )
+    reach: float = kit.option(
         1.0, "half width of the grid, in units of the directions", above=0, maximum=1e6
     )
-    grid_planes: int = option(1, "number of random planes with a grid", minimum=1)
-    ring_planes: int = option(
+    grid_planes: int = kit.option(1, "number of random planes with a grid", minimum=1)
+    ring_planes: int = kit.option(
         3, "number of random planes with circles around the weights", minimum=1
     )
-    angles: int = option(8, "number of points on each circle, even", minimum=4)
-    plane: Literal["random", "hessian"] = option(
+    angles: int = kit.option(8, "number of points on each circle, even", minimum=4)
+    plane: Literal["random", "hessian"] = kit.option(
         "random", "directions of the plane: random, or the two leading Hessian eigenvectors"
     )
-    checkpoints: tuple[Path, ...] = option(
+    checkpoints: tuple[Path, ...] = kit.option(
         (),
         "at least 2 checkpoints of the same model, such as of one training run in order: the "
         "plane has the principal directions of their path",
     )
-    scaling: Literal["filter", "layer", "none", "paper"] = option(
+    scaling: Literal["filter", "layer", "none", "paper"] = kit.option(
         "filter", "scaling of random directions: by filter, by layer, none, or as in the paper"
     )
-    perturb_positions: bool = option(False, "random directions change position embeddings too")
-    batch_norm: Literal["frozen", "reestimated"] = option(
+    perturb_positions: bool = kit.option(
+        False, "random directions change position embeddings too"
+    )
+    batch_norm: Literal["frozen", "reestimated"] = kit.option(
         "frozen",
         "BatchNorm statistics of the grid, always re-estimated through checkpoints; the "
         "circles have both",
     )
-    weight_decay: float | None = option(
+    weight_decay: float | None = kit.option(
         None,
         "weight decay of the L2 term; none: that in the checkpoint's recipe, or 0 without one",
         minimum=0,
     )
-    train_images: Literal["clean", "augmented"] = option(
+    train_images: Literal["clean", "augmented"] = kit.option(
         "clean", "training images as they are, or augmented as in the strong recipe"
     )
 
@@ -323,7 +311,7 @@ class Landscape(Analysis):
             "reach": (not self.checkpoints, "a random or Hessian plane"),
         }
 
-    def measure(self, subject: Subject, run: Run) -> tuple[Result, ...]:
+    def measure(self, subject: kit.Subject, run: kit.Run) -> tuple[kit.Result, ...]:
         """Circles, surfaces, and the path of checkpoints."""
         augmented = self.train_images == "augmented"
         run = subject.named(run, training=True, augmented=augmented)
@@ -357,15 +345,17 @@ class Landscape(Analysis):
         """Running statistics of the model fit no checkpoint."""
         return "reestimated" if self.checkpoints else self.batch_norm
 
-    def cost(self, subject: Subject) -> Cost:
+    def cost(self, subject: kit.Subject) -> kit.Cost:
         """One forward pass for each point, and another for re-estimated statistics."""
         passes = 2 if self._treatment == "reestimated" else 1
         grid = self.grid_planes * self.points**2 * passes
         treatments = 3 if batch_norms(subject.model) else 1
-        return Cost(per_image=grid + treatments * self.ring_planes * self.angles * len(RADII))
+        return kit.Cost(
+            per_image=grid + treatments * self.ring_planes * self.angles * len(RADII)
+        )
 
     def planes_around(
-        self, model: nn.Module, batches: Iterable, run: Run = DEFAULT_RUN
+        self, model: nn.Module, batches: Iterable, run: kit.Run = kit.DEFAULT_RUN
     ) -> tuple[list[Plane], Projection | None]:
         """Planes through the model's weights, and the projection of checkpoints onto the plane.
 

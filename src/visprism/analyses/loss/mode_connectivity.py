@@ -17,16 +17,12 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from visprism import kit
 from visprism.analyses.loss.checkpoints import names_of, stored_weights
-from visprism.core.options import option
-from visprism.core.run import DEFAULT_RUN, Run
 from visprism.core.statistics import mean_interval
-from visprism.estimates.answers import POINTS
-from visprism.estimates.estimated import Number, mean, paired_proportion, stacked
-from visprism.estimates.findings import Finding
+from visprism.estimates.estimated import paired_proportion, stacked
 from visprism.estimates.text import number_of, points_text, selection_text, text_of
-from visprism.kit.analysis import ANALYSES, Analysis, Cost, Needs, Section, Sizes, function_of
-from visprism.kit.model_on_images import Subject
+from visprism.kit.analysis import function_of
 from visprism.loss.directions import difference
 from visprism.loss.objective import cross_entropy
 from visprism.loss.planes import State
@@ -39,13 +35,15 @@ from visprism.loss.points import (
     read_samples,
 )
 from visprism.passes.batches import check_evaluation_mode
-from visprism.table.result import Result, Texts, column, estimate, result_type, scalar
-from visprism.table.shapes import Curve
 
 
-@result_type("linear-paths")
-class LinearPaths(Curve):
+@kit.result("linear-paths", "Linear mode connectivity")
+class LinearPaths(kit.Curve):
     """Loss and accuracy along the segments from the model to checkpoints; a row for each point.
+
+    Each line is a segment of weights from the model to a checkpoint: the loss at its
+    points, with its 95% interval over images. A loss above the straight line between both
+    ends is a barrier.
 
     The barrier of a point is its loss minus the straight line between the losses of both ends,
     paired by image.
@@ -55,18 +53,18 @@ class LinearPaths(Curve):
     x_name: ClassVar[str] = "position"
     series_name: ClassVar[str] = "checkpoint"
 
-    checkpoint: Texts = column("Checkpoint", "", "at the end of the segment")
-    position: np.ndarray = column("Position", "", "0 at the model, 1 at the checkpoint")
-    nll: np.ndarray = estimate("NLL", "nats", "mean over images")
-    accuracy: np.ndarray = column("Accuracy", "", "at the point")
-    barrier: np.ndarray = estimate(
+    checkpoint: kit.Texts = kit.column("Checkpoint", "", "at the end of the segment")
+    position: np.ndarray = kit.column("Position", "", "0 at the model, 1 at the checkpoint")
+    nll: np.ndarray = kit.estimate("NLL", "nats", "mean over images")
+    accuracy: np.ndarray = kit.column("Accuracy", "", "at the point")
+    barrier: np.ndarray = kit.estimate(
         "Barrier", "nats", "NLL minus the straight line between both ends"
     )
-    batch_norm: str = scalar(
+    batch_norm: str = kit.scalar(
         "BatchNorm", "", "statistics 'reestimated' at each point, 'interpolated', or '': none"
     )
 
-    def sentences(self) -> Iterator[str | Finding]:
+    def sentences(self) -> Iterator[str | kit.Finding]:
         """The barrier height of each segment, a maximum over its points."""
         for name, rows in self.series().items():
             inner = rows[1:-1]
@@ -83,18 +81,22 @@ class LinearPaths(Curve):
             )
 
 
-@result_type("soups")
-class Soup(Result):
-    """Accuracy of the mean of the weights of several checkpoints, and of each checkpoint."""
+@kit.result("soups", "Soup", figures={})
+class Soup(kit.Result):
+    """Accuracy of the mean of the weights of several checkpoints, and of each checkpoint.
 
-    member: Texts = column("Weights", "", "'model', a checkpoint, or 'soup'")
-    accuracy: np.ndarray = column("Accuracy", "", "fraction of images classified correctly")
-    nll: np.ndarray = column("NLL", "nats", "mean over images")
-    gain: np.ndarray = estimate(
-        "Accuracy gain of the soup", POINTS, "over the accuracy of this row, paired"
+    Accuracy of the mean of all weights and of each checkpoint, with the gain of the soup
+    and its 95% interval over images.
+    """
+
+    member: kit.Texts = kit.column("Weights", "", "'model', a checkpoint, or 'soup'")
+    accuracy: np.ndarray = kit.column("Accuracy", "", "fraction of images classified correctly")
+    nll: np.ndarray = kit.column("NLL", "nats", "mean over images")
+    gain: np.ndarray = kit.estimate(
+        "Accuracy gain of the soup", kit.POINTS, "over the accuracy of this row, paired"
     )
 
-    def sentences(self) -> Iterator[str | Finding]:
+    def sentences(self) -> Iterator[str | kit.Finding]:
         """The soup, and its gain over the best of its members."""
         best = int(self.accuracy[:-1].argmax())
         gain = self.gain[best]
@@ -107,44 +109,32 @@ class Soup(Result):
         )
 
 
-@ANALYSES.register
-class ModeConnectivity(Analysis):
+@kit.analysis
+class ModeConnectivity(kit.Analysis):
     """Loss barrier between the model and checkpoints, and accuracy of their soup."""
 
     name = "mode-connectivity"
     group = "loss"
-    needs = Needs.TARGETS
-    images = Sizes(fewest=32, quick=64, standard=512, full=2000)
+    needs = kit.Needs.TARGETS
+    images = kit.Sizes(fewest=32, quick=64, standard=512, full=2000)
     rank = 3
     default = False  # which checkpoints to compare, only the user can say
     required = "checkpoints"
     source = "Frankle et al. (2020), sec. 2; Wortsman et al. (2022), sec. 2"
-    sections = (
-        Section(
-            LinearPaths,
-            "Linear mode connectivity",
-            "Each line is a segment of weights from the model to a checkpoint: the loss at its "
-            "points, with its 95% interval over images. A loss above the straight line between "
-            "both ends is a barrier.",
-        ),
-        Section(
-            Soup,
-            "Soup",
-            "Accuracy of the mean of all weights and of each checkpoint, with the gain of the "
-            "soup and its 95% interval over images.",
-            figures={},
-        ),
+    gives = (
+        LinearPaths,
+        Soup,
     )
 
-    checkpoints: tuple[Path, ...] = option(
+    checkpoints: tuple[Path, ...] = kit.option(
         (), "checkpoints of the architecture of the model, at least one"
     )
-    points: int = option(11, "number of points of each segment, with both ends", minimum=3)
-    batch_norm: Literal["reestimated", "interpolated"] = option(
+    points: int = kit.option(11, "number of points of each segment, with both ends", minimum=3)
+    batch_norm: Literal["reestimated", "interpolated"] = kit.option(
         "reestimated", "running statistics of BatchNorm between the ends"
     )
 
-    def measure(self, subject: Subject, run: Run) -> Sequence[Result]:
+    def measure(self, subject: kit.Subject, run: kit.Run) -> Sequence[kit.Result]:
         """Measure the loss along each segment."""
         weights = stored_weights(self.checkpoints)
         states = dict(zip(names_of(self.checkpoints), weights, strict=True))
@@ -156,7 +146,7 @@ class ModeConnectivity(Analysis):
         states: Mapping[str, State],
         batches: Iterable,
         *,
-        run: Run = DEFAULT_RUN,
+        run: kit.Run = kit.DEFAULT_RUN,
     ) -> tuple[LinearPaths, Soup]:
         """Loss along the segments from a model to checkpoints, and the soup of all of them.
 
@@ -213,7 +203,7 @@ class ModeConnectivity(Analysis):
                 position=np.tile(positions, len(paths)),
                 nll=over_images(np.stack([point.nll for *_, point in every])),
                 accuracy=np.array([point.correct.mean() for *_, point in every]),
-                barrier=stacked([Number(b.mean(), *mean_interval(b)) for b in barriers]),
+                barrier=stacked([kit.Number(b.mean(), *mean_interval(b)) for b in barriers]),
                 batch_norm=statistics,
                 provenance=origin,
             ),
@@ -221,7 +211,7 @@ class ModeConnectivity(Analysis):
                 member=np.array(list(members)),
                 accuracy=np.array([point.correct.mean() for point in members.values()]),
                 nll=np.array([point.nll.mean() for point in members.values()]),
-                gain=mean(
+                gain=kit.mean(
                     np.stack(
                         [soup.correct - point.correct for point in members.values()], axis=1
                     ),
@@ -231,9 +221,9 @@ class ModeConnectivity(Analysis):
             ),
         )
 
-    def cost(self, subject: Subject) -> Cost:
+    def cost(self, subject: kit.Subject) -> kit.Cost:
         """Two forward passes for each point, of which one is for BatchNorm."""
-        return Cost(per_image=2 * (len(self.checkpoints) * (self.points - 1) + 2))
+        return kit.Cost(per_image=2 * (len(self.checkpoints) * (self.points - 1) + 2))
 
 
 mode_connectivity = function_of(ModeConnectivity, ModeConnectivity.of, without=["checkpoints"])

@@ -16,20 +16,14 @@ import torch
 from jaxtyping import Float
 from matplotlib.axes import Axes
 
-from visprism.core.errors import InputError
-from visprism.core.options import option
-from visprism.core.run import Run, stream
-from visprism.drawing.registry import figure
-from visprism.drawing.style import FAINT, INK
-from visprism.estimates import questions
+from visprism import kit
+from visprism.drawing import style
 from visprism.estimates.eigenvalues import heavy_tailed
 from visprism.estimates.estimated import stacked
 from visprism.estimates.text import number_of
-from visprism.kit.analysis import ANALYSES, Analysis, Cost, Needs, Section, Sizes, function_of
-from visprism.kit.model_on_images import Subject
+from visprism.kit.analysis import function_of
 from visprism.loss.objective import Objective
 from visprism.loss.update_rules import sam_step
-from visprism.table.result import Result, Texts, column, estimate, result_type, scalar
 
 # Distances: for the gradient measures those with which both papers train CIFAR networks. Random
 # directions raise the loss far less: by rho^2 tr(H) / (2 P) instead of rho |g|.
@@ -44,36 +38,44 @@ _NAMES = {"sam": "SAM", "asam": "ASAM", "gaussian": "Gaussian"}
 Rise = dict[str, float]  # "increase" of one loss by one measure, "first_order" and "loss"
 
 
-@result_type("sharpness")
-class LossIncrease(Result):
+@kit.result("sharpness", "Sharpness")
+class LossIncrease(kit.Result):
     """Increase of the loss close to the weights; one row for each measure.
+
+    Increase of the loss of each mini-batch at a small distance from the weights: along the
+    gradient (SAM), along the gradient scaled by the weights (ASAM), and in random
+    directions (Gaussian). Intervals are over mini-batches. The distances of models with
+    different numbers of parameters are not comparable.
 
     Values are means over mini-batches. ``sharpness.by_unit`` holds the values of mini-batches.
     """
 
     row_names = ("places",)
 
-    measure: Texts = column(
+    measure: kit.Texts = kit.column(
         "Measure",
         "",
         "sam (Euclidean distance), asam (adaptive distance), or gaussian (Euclidean; average)",
     )
-    rho: np.ndarray = column("Distance rho", "", "from the weights, in the norm of the measure")
-    steps: np.ndarray = column("Ascent steps", "", "gradient steps; 0 for gaussian")
-    sharpness: np.ndarray = estimate(
+    rho: np.ndarray = kit.column(
+        "Distance rho", "", "from the weights, in the norm of the measure"
+    )
+    steps: np.ndarray = kit.column("Ascent steps", "", "gradient steps; 0 for gaussian")
+    sharpness: np.ndarray = kit.estimate(
         "Loss increase",
         "nats",
         "L(w + d) - L(w)",
-        question=questions.FLATNESS,
+        asks="How flat is the loss?",
+        better="lower",
         over="mini-batches",
         comparison="none",
     )
-    first_order: np.ndarray = column(
+    first_order: np.ndarray = kit.column(
         "First-order increase", "nats", "gradient times d; NaN for several steps or gaussian"
     )
-    loss: np.ndarray = column("Loss", "nats", "L(w)")
-    batches: int = scalar("Mini-batches", "", "that the values are means over")
-    directions: int = scalar("Directions", "", "random, of the Gaussian measure", default=0)
+    loss: np.ndarray = kit.column("Loss", "nats", "L(w)")
+    batches: int = kit.scalar("Mini-batches", "", "that the values are means over")
+    directions: int = kit.scalar("Directions", "", "random, of the Gaussian measure", default=0)
 
     @property
     def places(self) -> list[str]:
@@ -101,7 +103,7 @@ def _gaussian_losses(
     """
     theta, values = objective.theta, []
     for draw in range(directions):
-        generator = stream(objective.run.seed, "sharpness", draw)
+        generator = kit.stream(objective.run.seed, "sharpness", draw)
         noise = torch.randn(len(theta), generator=generator).to(theta)
         step = rho * noise / noise.norm()
         both = (objective.value(theta + step), objective.value(theta - step))
@@ -109,39 +111,30 @@ def _gaussian_losses(
     return np.array(values)
 
 
-@ANALYSES.register
-class Sharpness(Analysis):
+@kit.analysis
+class Sharpness(kit.Analysis):
     """Increase of the training loss at a small distance from the weights (SAM, m-sharpness)."""
 
     name = "sharpness"
     full_precision = True
     group = "loss"
-    needs = Needs.TARGETS | Needs.GRADIENTS | Needs.TRAINING_IMAGES
+    needs = kit.Needs.TARGETS | kit.Needs.GRADIENTS | kit.Needs.TRAINING_IMAGES
     source = "Foret et al. (2021); Kwon et al. (2021)"
     claims = ("C3",)
-    images = Sizes(fewest=16, quick=160, standard=512, work=1.5)  # 160: ten mini-batches
-    sections = (
-        Section(
-            LossIncrease,
-            "Sharpness",
-            "Increase of the loss of each mini-batch at a small distance from the weights: "
-            "along the gradient (SAM), along the gradient scaled by the weights (ASAM), and in "
-            "random directions (Gaussian). Intervals are over mini-batches. The distances of "
-            "models with different numbers of parameters are not comparable.",
-        ),
-    )
+    images = kit.Sizes(fewest=16, quick=160, standard=512, work=1.5)  # 160: ten mini-batches
+    gives = LossIncrease
 
-    measures: tuple[Literal["sam", "asam", "gaussian"], ...] = option(
+    measures: tuple[Literal["sam", "asam", "gaussian"], ...] = kit.option(
         ("sam", "asam", "gaussian"), "measures of sharpness"
     )
-    mini_batch: int = option(16, "images per mini-batch", minimum=1)
-    rho: float | None = option(
+    mini_batch: int = kit.option(16, "images per mini-batch", minimum=1)
+    rho: float | None = kit.option(
         None,
         "distance from the weights; none: 0.05 for sam, 0.5 for asam, 1 for gaussian",
         above=0,
     )
-    steps: int = option(1, "number of gradient ascent steps of sam and asam", minimum=1)
-    directions: int = option(
+    steps: int = kit.option(1, "number of gradient ascent steps of sam and asam", minimum=1)
+    directions: int = kit.option(
         8, "number of random directions of gaussian, each with its opposite", minimum=1, quick=2
     )
 
@@ -153,7 +146,7 @@ class Sharpness(Analysis):
             "directions": ("gaussian" in self.measures, "measure gaussian"),
         }
 
-    def measure(self, subject: Subject, run: Run) -> tuple[Result, ...]:
+    def measure(self, subject: kit.Subject, run: kit.Run) -> tuple[kit.Result, ...]:
         """The mean sharpness of mini-batches."""
         subject = subject.in_mini_batches(self.mini_batch)
         objective = Objective(
@@ -163,7 +156,7 @@ class Sharpness(Analysis):
         )
         return (self.of(objective),)
 
-    def of(self, objective: Objective, *, run: Run | None = None) -> LossIncrease:
+    def of(self, objective: Objective, *, run: kit.Run | None = None) -> LossIncrease:
         """The increase L(w + d) - L(w) of the loss at a distance rho, a mean over mini-batches.
 
         - ``"sam"``: d = rho g / |g| along the gradient g. With several ascent steps of length
@@ -220,7 +213,7 @@ class Sharpness(Analysis):
         gradient, loss = objective.gradient(theta), objective.value(theta)
         norm = gradient.cpu().double().norm().item()
         if not (np.isfinite(norm) and np.isfinite(loss)):
-            raise InputError(
+            raise kit.InputError(
                 f"loss and gradient must be finite, got loss {loss:g} and gradient norm "
                 f"{norm:g}. Check the weights and the images."
             )
@@ -234,7 +227,7 @@ class Sharpness(Analysis):
                 if self.steps == 1:
                     linear = (gradient.cpu().double() @ step.cpu().double()).item()
             if not np.isfinite(values).all():
-                raise InputError(
+                raise kit.InputError(
                     f"the loss at distance {distance:g} must be finite for {measure}, got an "
                     f"increase of {values.mean():g}. The weights or the gradient are too large "
                     "or too small for their precision."
@@ -254,9 +247,9 @@ class Sharpness(Analysis):
             step = step + sam_step([theta], [gradient], length, adaptive=measure == "asam")[0]
         return step
 
-    def cost(self, subject: Subject) -> Cost:
+    def cost(self, subject: kit.Subject) -> kit.Cost:
         """One gradient, others for more steps, and 2 x directions evaluations for gaussian."""
-        return Cost(
+        return kit.Cost(
             per_image=3.0 + 2.0 * self.directions, gradients=1.0 + 2.0 * (self.steps - 1)
         )
 
@@ -266,7 +259,7 @@ sharpness = function_of(
 )
 
 
-@figure(width=2.4, height=2.0)
+@kit.figure(width=2.4, height=2.0)
 def _(result: LossIncrease, ax: Axes) -> Axes:
     """A point for each measure with its interval; faint points are mini-batches."""
     labels = []
@@ -275,12 +268,12 @@ def _(result: LossIncrease, ax: Axes) -> Axes:
     ):
         value = result.sharpness[x]
         if value.by_unit is not None and result.batches:
-            ax.plot(np.full(len(value.by_unit), x), value.by_unit, ".", color=FAINT, ms=2)
+            ax.plot(np.full(len(value.by_unit), x), value.by_unit, ".", color=style.FAINT, ms=2)
         finite = np.isfinite(value.low)
         error = [[rise - value.low], [value.high - rise]] if finite else None
-        ax.errorbar([x], [rise], yerr=error, fmt="o", color=INK, markersize=4, capsize=2)
+        ax.errorbar([x], [rise], yerr=error, fmt="o", color=style.INK, markersize=4, capsize=2)
         labels.append(f"{_NAMES[measure]}\n$\\rho$ = {rho:g}")
-    ax.axhline(0, color=FAINT, linewidth=0.6, zorder=0)
+    ax.axhline(0, color=style.FAINT, linewidth=0.6, zorder=0)
     ax.set_xticks(range(len(labels)), labels=labels)
     ax.set(xlim=(-0.6, len(labels) - 0.4), ylabel=LossIncrease.infos()["sharpness"].heading)
     return ax

@@ -10,48 +10,33 @@ from matplotlib.axes import Axes
 from matplotlib.ticker import MaxNLocator, PercentFormatter
 from torch.optim import SGD, Optimizer
 
-from visprism.core.options import option
-from visprism.core.run import Run
-from visprism.drawing.registry import figure
-from visprism.drawing.style import FAINT, INK, KIND_COLORS, legend, tip
-from visprism.kit.analysis import ANALYSES, Analysis, Cost, Needs, Section
-from visprism.kit.model_on_images import Subject
+from visprism import kit
+from visprism.drawing import style
 from visprism.loss.training_curvature import (
     MATRIX_LABELS,
     POINT_LABELS,
     CurvatureDuringTraining,
     training_curvature,
 )
-from visprism.table.result import Result
 
 
-@ANALYSES.register
-class TrainingCurvature(Analysis):
+@kit.analysis
+class TrainingCurvature(kit.Analysis):
     """Leading Hessian eigenvalues during training, with the threshold of stability."""
 
     name = "training-curvature"
     group = "loss"
     source = "Cohen et al. (2021, 2022); Long & Bartlett (2024); Gur-Ari et al. (2018)"
-    needs = Needs.TARGETS | Needs.GRADIENTS | Needs.TRAINING_IMAGES
+    needs = kit.Needs.TARGETS | kit.Needs.GRADIENTS | kit.Needs.TRAINING_IMAGES
     full_precision = True
     default = False
     measured_by = "train"
-    sections = (
-        Section(
-            CurvatureDuringTraining,
-            "Curvature during training",
-            "Leading Hessian eigenvalue of the training loss after every few updates. The "
-            "dashed line is the largest curvature at which updates are stable on a quadratic: "
-            "2 / learning rate for gradient descent. For Adam it limits the preconditioned "
-            "Hessian. The second figure is the fraction of the gradient in leading directions.",
-            figures={"": {}, "alignment": {"quantity": "alignment"}},
-        ),
-    )
+    gives = CurvatureDuringTraining
 
-    k: int = option(1, "number of eigenvalues", minimum=1)
-    sam_rho: float = option(0.0, "radius of SAM, if it trains; 0: without", minimum=0)
-    adaptive: bool = option(False, "adaptive SAM (ASAM)")
-    tol: float = option(1e-2, "relative residual of convergence", above=0)
+    k: int = kit.option(1, "number of eigenvalues", minimum=1)
+    sam_rho: float = kit.option(0.0, "radius of SAM, if it trains; 0: without", minimum=0)
+    adaptive: bool = kit.option(False, "adaptive SAM (ASAM)")
+    tol: float = kit.option(1e-2, "relative residual of convergence", above=0)
 
     # The monitor sets these by `at_step`.
     step: int = field(default=0, init=False, repr=False, compare=False)
@@ -63,7 +48,7 @@ class TrainingCurvature(Analysis):
         vars(analysis).update(step=step, optimizers=tuple(optimizers))
         return analysis
 
-    def measure(self, subject: Subject, run: Run) -> tuple[Result, ...]:
+    def measure(self, subject: kit.Subject, run: kit.Run) -> tuple[kit.Result, ...]:
         """The eigenvalues at the present weights."""
         curvature = training_curvature(
             subject.model,
@@ -78,12 +63,12 @@ class TrainingCurvature(Analysis):
         )
         return (curvature,)
 
-    def cost(self, subject: Subject) -> Cost:
+    def cost(self, subject: kit.Subject) -> kit.Cost:
         """About 15 Hessian products for each image, matrix and point."""
         matrices = 1 if all(isinstance(o, SGD) for o in self.optimizers) else 2
-        return Cost(products=15 * matrices * (2 if self.sam_rho else 1))
+        return kit.Cost(products=15 * matrices * (2 if self.sam_rho else 1))
 
-    def inapplicable(self, subject: Subject) -> str | None:
+    def inapplicable(self, subject: kit.Subject) -> str | None:
         """Without an optimizer there is no training."""
         if not self.optimizers:
             return "it needs the optimizer of a training: measure it with vp.Monitor"
@@ -93,11 +78,14 @@ class TrainingCurvature(Analysis):
         return super().inapplicable(subject)
 
 
-_COLORS = {"hessian": KIND_COLORS["conv"], "preconditioned": KIND_COLORS["attention"]}
+_COLORS = {
+    "hessian": style.KIND_COLORS["conv"],
+    "preconditioned": style.KIND_COLORS["attention"],
+}
 _DASHES = {"weights": "-", "perturbed": (0, (1, 1))}
 
 
-@figure(width=3.0, height=2.2, share=False)
+@kit.figure(width=3.0, height=2.2, share=False)
 def _(
     result: CurvatureDuringTraining,
     ax: Axes,
@@ -114,23 +102,25 @@ def _(
         ax.plot(
             rows.step, values, color=_COLORS[matrix], linestyle=_DASHES[point], linewidth=1.2,
             marker="o" if len(rows) < 30 else None, markersize=2.5, label=name,
-            gid=tip(f"{name} · {values[-1]:.4g} after step {rows.step[-1]}"),
+            gid=style.tip(f"{name} · {values[-1]:.4g} after step {rows.step[-1]}"),
         )  # fmt: skip
         finite = np.isfinite(rows.threshold)
         if quantity == "eigenvalue" and point == "weights" and finite.any():
             ax.plot(
-                rows.step[finite], rows.threshold[finite], color=INK, linestyle=(0, (5, 1.5)),
-                linewidth=0.8, label="stability threshold",
+                rows.step[finite], rows.threshold[finite], color=style.INK,
+                linestyle=(0, (5, 1.5)), linewidth=0.8, label="stability threshold",
             )  # fmt: skip
     if not len(result):
-        ax.text(0.5, 0.5, "not measured", transform=ax.transAxes, ha="center", color=FAINT)
+        ax.text(
+            0.5, 0.5, "not measured", transform=ax.transAxes, ha="center", color=style.FAINT
+        )
         return ax
     if quantity == "eigenvalue":
         ax.set(ylabel="Leading eigenvalue", yscale="log")
     else:
         ax.set(ylabel=result.infos()["alignment"].heading, ylim=(0, 1))
         ax.yaxis.set_major_formatter(PercentFormatter(1, decimals=None))
-    legend(ax, fontsize="small")
+    style.legend(ax, fontsize="small")
     ax.set(xlabel=result.infos()["step"].heading)
     ax.xaxis.set_major_locator(MaxNLocator(integer=True))
     return ax

@@ -11,47 +11,45 @@ from matplotlib.axes import Axes
 from matplotlib.collections import LineCollection
 from torch import nn
 
+from visprism import kit
 from visprism.analyses.loss.checkpoints import stored_weights
-from visprism.core.errors import InputError
-from visprism.core.options import option
-from visprism.core.run import DEFAULT_RUN, Run
-from visprism.drawing.registry import figure
-from visprism.drawing.style import DEPTH, FAINT, tip
-from visprism.estimates.findings import Finding
-from visprism.kit.analysis import ANALYSES, Analysis, Cost, Section
-from visprism.kit.model_on_images import Subject
+from visprism.drawing import style
 from visprism.loss.directions import difference, gram, parameters_of
 from visprism.loss.planes import State
-from visprism.table.result import Result, column, result_type, scalar
 
 _MIN_SNAPSHOTS = 3  # two are always on a line
 
 
-@result_type("trajectory")
-class WeightTrajectory(Result):
-    """The weights at several times of training; one row for each snapshot."""
+@kit.result("trajectory", "Trajectory of the weights")
+class WeightTrajectory(kit.Result):
+    """The weights at several times of training; one row for each snapshot.
 
-    snapshot: np.ndarray = column("Snapshot", "", "its number, from 0")
-    first: np.ndarray = column(
+    Each point is a snapshot of training, from dark to bright, in its two principal
+    components. Two numbers cannot show a path through millions of dimensions, and every
+    random walk looks smooth in such a plane: conclude nothing just from the shape.
+    """
+
+    snapshot: np.ndarray = kit.column("Snapshot", "", "its number, from 0")
+    first: np.ndarray = kit.column(
         "First component", "", "score of the first principal component, Euclidean distance"
     )
-    second: np.ndarray = column(
+    second: np.ndarray = kit.column(
         "Second component", "", "score of the second principal component, Euclidean distance"
     )
-    step: np.ndarray = column(
+    step: np.ndarray = kit.column(
         "Step length", "", "Euclidean distance from the previous snapshot; NaN for the first"
     )
-    first_share: float = scalar(
+    first_share: float = kit.scalar(
         "Explained variance, first", "", "fraction of the snapshots' variance"
     )
-    second_share: float = scalar(
+    second_share: float = kit.scalar(
         "Explained variance, second", "", "fraction of the snapshots' variance"
     )
-    distance: float = scalar(
+    distance: float = kit.scalar(
         "End-to-end distance", "", "Euclidean, between the first and last snapshot"
     )
 
-    def sentences(self) -> Iterator[str | Finding]:
+    def sentences(self) -> Iterator[str | kit.Finding]:
         """Explained variance of the figure, and the length of the path."""
         explained = self.first_share + self.second_share
         ratio = float(np.nansum(self.step)) / self.distance
@@ -63,7 +61,7 @@ class WeightTrajectory(Result):
 
 
 def trajectory(
-    model: nn.Module, snapshots: Sequence[State], *, run: Run = DEFAULT_RUN
+    model: nn.Module, snapshots: Sequence[State], *, run: kit.Run = kit.DEFAULT_RUN
 ) -> WeightTrajectory:
     """The trajectory of the weights, in principal components.
 
@@ -72,7 +70,7 @@ def trajectory(
     Cost: the memory of all snapshots, and one inner product for each pair of them.
     """
     if len(snapshots) < _MIN_SNAPSHOTS:
-        raise InputError(
+        raise kit.InputError(
             f"checkpoints must be at least {_MIN_SNAPSHOTS}, in the order of training, got "
             f"{len(snapshots)}"
         )
@@ -83,7 +81,7 @@ def trajectory(
     products = gram(steps)
     squares = products.diagonal()  # squared distances from the last
     if squares[0] == 0:
-        raise InputError(
+        raise kit.InputError(
             "the first and the last snapshot must differ. Pass them in the order of training."
         )
     centered = products - products.mean(0) - products.mean(1)[:, None] + products.mean()
@@ -104,8 +102,8 @@ def trajectory(
     )
 
 
-@ANALYSES.register
-class Trajectory(Analysis):
+@kit.analysis
+class Trajectory(kit.Analysis):
     """Trajectory of the weights during training, from checkpoints."""
 
     name = "trajectory"
@@ -114,40 +112,33 @@ class Trajectory(Analysis):
     rank = 0
     default = False
     required = "checkpoints"
-    sections = (
-        Section(
-            WeightTrajectory,
-            "Trajectory of the weights",
-            "Each point is a snapshot of training, from dark to bright, in its two principal "
-            "components. Two numbers cannot show a path through millions of dimensions, and "
-            "every random walk looks smooth in such a plane: conclude nothing just from the "
-            "shape.",
-        ),
-    )
+    gives = WeightTrajectory
 
-    checkpoints: tuple[Path, ...] = option(
+    checkpoints: tuple[Path, ...] = kit.option(
         (), "checkpoints of the same architecture, at least 3, in the order of training"
     )
 
-    def measure(self, subject: Subject, run: Run) -> tuple[Result, ...]:
+    def measure(self, subject: kit.Subject, run: kit.Run) -> tuple[kit.Result, ...]:
         """Principal components of the checkpoints."""
         return (trajectory(subject.model, stored_weights(self.checkpoints), run=run),)
 
-    def cost(self, subject: Subject) -> Cost:
+    def cost(self, subject: kit.Subject) -> kit.Cost:
         """No forward pass."""
-        return Cost()
+        return kit.Cost()
 
 
-@figure(width=2.7, height=2.4, share=False)
+@kit.figure(width=2.7, height=2.4, share=False)
 def _(result: WeightTrajectory, ax: Axes) -> Axes:
     """A point for each snapshot, joined in order, from dark (first) to bright (last)."""
     order = result.snapshot / max(1, len(result) - 1)
     places = np.stack([result.first, result.second], axis=1)
     pieces = list(np.stack([places[:-1], places[1:]], axis=1))
-    ax.add_collection(LineCollection(pieces, colors=DEPTH(order[1:]), linewidths=1.0, zorder=2))
+    ax.add_collection(
+        LineCollection(pieces, colors=style.DEPTH(order[1:]), linewidths=1.0, zorder=2)
+    )
     for number, (place, part) in enumerate(zip(places, order, strict=True)):
-        name = tip(f"snapshot {number}")
-        ax.plot(*place, marker="o", markersize=3, color=DEPTH(part), zorder=3, gid=name)
+        name = style.tip(f"snapshot {number}")
+        ax.plot(*place, marker="o", markersize=3, color=style.DEPTH(part), zorder=3, gid=name)
     for place, name in ((places[0], "first"), (places[-1], "last")):
         ax.annotate(
             name, tuple(place), xytext=(4, 4), textcoords="offset points", fontsize="x-small"
@@ -158,6 +149,6 @@ def _(result: WeightTrajectory, ax: Axes) -> Axes:
     ax.set_aspect("equal", adjustable="datalim")
     ax.text(
         0.5, 1.0, "variance along other directions is not shown", transform=ax.transAxes,
-        ha="center", va="top", fontsize="x-small", style="italic", color=FAINT,
+        ha="center", va="top", fontsize="x-small", style="italic", color=style.FAINT,
     )  # fmt: skip
     return ax

@@ -17,6 +17,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.ticker import PercentFormatter
 
+from visprism import kit
 from visprism.analyses.predictions.ablation_by_kind import (
     PARTS,
     RANKED,
@@ -25,32 +26,27 @@ from visprism.analyses.predictions.ablation_by_kind import (
     kind_ablations,
 )
 from visprism.analyses.predictions.perturbed import drops_text
-from visprism.anatomy.blocks.anatomy import Anatomy
 from visprism.anatomy.run import ablations as part_ablations
 from visprism.anatomy.run import replaced_parts as parts_of
 from visprism.anatomy.run.replaced_parts import Parts, ReplacedPart
-from visprism.core.errors import InputError
-from visprism.core.options import option
-from visprism.core.run import Run
+from visprism.drawing import style
 from visprism.drawing.depth import kinds_key, points, stages
-from visprism.drawing.registry import figure
-from visprism.drawing.style import FAINT, color_of, tip
-from visprism.estimates import questions
-from visprism.estimates.answers import POINTS
-from visprism.estimates.estimated import Estimated, mean, paired_proportion
-from visprism.estimates.findings import Finding, chance_findings
-from visprism.kit.analysis import ANALYSES, Analysis, Cost, Needs, Section, Sizes, function_of
-from visprism.kit.model_on_images import Subject
+from visprism.estimates.estimated import paired_proportion
+from visprism.estimates.findings import chance_findings
+from visprism.kit.analysis import function_of
 from visprism.passes.ablated import ablated_outcomes, replacements
-from visprism.passes.blocks import block_columns
 from visprism.passes.tokens import token_roles
-from visprism.table.result import Result, Texts, column, estimate, result_type, scalar
-from visprism.table.shapes import PerBlock
 
 
-@result_type("ablations")
-class Ablations(PerBlock):
+@kit.result(
+    "ablations", "Ablation", figures={"": {}, "convolutions": {"ablated": "convolution"}}
+)
+class Ablations(kit.PerBlock):
     """Accuracy and NLL without one part; one row for each ablation.
+
+    Each point is the accuracy drop when what one block adds is replaced, with its 95%
+    interval over images. The finding names the replacement; with zero, the block is the
+    identity. Single convolutions inside blocks have a separate figure.
 
     Drops are paired by image. Their 95% interval is Bonett and Price's for paired
     proportions.
@@ -58,41 +54,41 @@ class Ablations(PerBlock):
 
     row_names: ClassVar[tuple[str, ...]] = ("ablated",)
 
-    ablated: Texts = column(
+    ablated: kit.Texts = kit.column(
         "Ablated part", "", "'block', 'convolution', 'head 3', 'registers', ..."
     )
-    accuracy: np.ndarray = column("Accuracy", "", "accuracy of the ablated model")
-    drop: Estimated = estimate(
+    accuracy: np.ndarray = kit.column("Accuracy", "", "accuracy of the ablated model")
+    drop: kit.Estimated = kit.estimate(
         "Accuracy drop",
-        POINTS,
+        kit.POINTS,
         "accuracy of the model minus accuracy of the ablated model",
-        question=questions.IMPORTANCE,
+        asks="Which block matters most to the accuracy?",
         comparison="none",  # selected maxima of different blocks
     )
-    nll: np.ndarray = column("NLL", "nats", "negative log-likelihood of the ablated model")
-    nll_rise: Estimated = estimate(
+    nll: np.ndarray = kit.column("NLL", "nats", "negative log-likelihood of the ablated model")
+    nll_rise: kit.Estimated = kit.estimate(
         "NLL rise", "nats", "NLL of the ablated model minus NLL of the model"
     )
-    partial: np.ndarray = column(
+    partial: np.ndarray = kit.column(
         "Partial pass", "", "whether only what follows the ablated part was computed"
     )
-    baseline_accuracy: float = scalar(
+    baseline_accuracy: float = kit.scalar(
         "Baseline accuracy", "", "accuracy of the model without ablation", default=nan
     )
-    baseline_nll: float = scalar(
+    baseline_nll: float = kit.scalar(
         "Baseline NLL", "nats", "NLL of the model without ablation", default=nan
     )
-    not_ablated: str = scalar(
+    not_ablated: str = kit.scalar(
         "Not ablated", "", "parts that could not be ablated, and why", default=""
     )
-    replacement: str = scalar(
+    replacement: str = kit.scalar(
         "Replacement",
         "",
         "of what a part adds or of its output: 'zero', 'mean' over images or 'shuffle'",
         default="zero",
     )
-    classes: int = scalar("Classes", "", "number of classes of the model", default=0)
-    blocks: int = scalar("Blocks", "", "number of blocks between stem and head", default=0)
+    classes: int = kit.scalar("Classes", "", "number of classes of the model", default=0)
+    blocks: int = kit.scalar("Blocks", "", "number of blocks between stem and head", default=0)
 
     def experiment(self, name: str) -> "Ablations":
         """The rows of one experiment: "block", "convolution", "head", "registers", ..."""
@@ -111,7 +107,7 @@ class Ablations(PerBlock):
         """Mean drops by kind of block, and their differences, from the drops of each image."""
         return kind_ablations(self)
 
-    def sentences(self) -> Iterator[str | Finding]:
+    def sentences(self) -> Iterator[str | kit.Finding]:
         """Per experiment: significant drops, and the largest, named as a maximum."""
         for name in PARTS:
             rows = self._rows(name)
@@ -158,8 +154,8 @@ class Ablations(PerBlock):
         return f"{self.block[row]}{'' if part == 'block' else f', {part}'}"
 
 
-@ANALYSES.register
-class Ablation(Analysis):
+@kit.analysis
+class Ablation(kit.Analysis):
     """Accuracy drop without each block, convolution, attention head or token.
 
     Removing a whole block and removing one convolution inside it are two experiments, which are
@@ -169,40 +165,28 @@ class Ablation(Analysis):
 
     name = "ablation"
     group = "robustness"
-    images = Sizes(fewest=16, quick=128, standard=512)
-    needs = Needs.TARGETS | Needs.OUTPUTS
+    images = kit.Sizes(fewest=16, quick=128, standard=512)
+    needs = kit.Needs.TARGETS | kit.Needs.OUTPUTS
     source = (
         "Park & Kim (2022), fig. 10 and app. D.4; Veit et al. (2016); Morcos et al. (2018) for "
         "replacements"
     )
     claims = ("C10",)
-    sections = (
-        Section(
-            Ablations,
-            "Ablation",
-            "Each point is the accuracy drop when what one block adds is replaced, with its "
-            "95% interval over images. The finding names the replacement; with zero, the block "
-            "is the identity. Single convolutions inside blocks have a separate figure.",
-            figures={"": {}, "convolutions": {"ablated": "convolution"}},
-        ),
-        Section(
-            KindAblations,
-            "Ablation by kind of block",
-            "Mean accuracy drop over the blocks of a kind, and differences between kinds and "
-            "between late and early blocks of a stage. Intervals are over images.",
-        ),
+    gives = (
+        Ablations,
+        KindAblations,
     )
 
-    parts: tuple[Literal["blocks", "convolutions", "heads", "tokens"], ...] = option(
+    parts: tuple[Literal["blocks", "convolutions", "heads", "tokens"], ...] = kit.option(
         ("blocks", "convolutions"), "parts to ablate one by one"
     )
-    replacement: Literal["zero", "mean", "shuffle"] = option(
+    replacement: Literal["zero", "mean", "shuffle"] = kit.option(
         "zero",
         "what replaces a part's contribution: zero, its mean over images and positions, or "
         "another image's",
     )
 
-    def measure(self, subject: Subject, run: Run) -> Sequence[Result]:
+    def measure(self, subject: kit.Subject, run: kit.Run) -> Sequence[kit.Result]:
         """Ablate each part in turn: rows, and means by kind."""
         anatomy = subject.anatomy
         batches = subject.batches(self._batch_size(subject))
@@ -212,7 +196,7 @@ class Ablation(Analysis):
         ablations = list(map(part_ablations.replaced_ablation, planned, values))
         if not ablations:
             because = f": {reasons[0]}" if reasons else ""
-            raise InputError(
+            raise kit.InputError(
                 f"{type(anatomy.model).__name__} must have a part that can be ablated ("
                 f"{', '.join(self.parts)}), got none{because}"
             )
@@ -220,12 +204,12 @@ class Ablation(Analysis):
             anatomy, batches, ablations, label="ablation", run=run
         )
         rows = Ablations(
-            **block_columns([part.block for part in planned]),
+            **kit.block_columns([part.block for part in planned]),
             ablated=np.array([a.ablated for a in ablations]),
             accuracy=outcomes.correct[:, 1:].mean(0),
-            drop=mean(outcomes.drops, paired_proportion),
+            drop=kit.mean(outcomes.drops, paired_proportion),
             nll=outcomes.losses[:, 1:].mean(0),
-            nll_rise=mean(outcomes.rises),
+            nll_rise=kit.mean(outcomes.rises),
             partial=np.array([a.cut in partial for a in ablations]),
             baseline_accuracy=outcomes.accuracy,
             baseline_nll=outcomes.nll,
@@ -238,7 +222,7 @@ class Ablation(Analysis):
         return rows, rows.by_kind()
 
     def _planned(
-        self, anatomy: Anatomy, roles: Mapping[str, Sequence[str]]
+        self, anatomy: kit.Anatomy, roles: Mapping[str, Sequence[str]]
     ) -> tuple[list[ReplacedPart], tuple[str, ...]]:
         """The parts to ablate one by one, and why other parts cannot be ablated."""
         inner = part_ablations.inner_blocks(anatomy)
@@ -260,16 +244,16 @@ class Ablation(Analysis):
         reasons = dict.fromkeys(reason for _, reasons in made for reason in reasons)
         return [item for plan, _ in made for item in plan], tuple(reasons)
 
-    def cost(self, subject: Subject) -> Cost:
+    def cost(self, subject: kit.Subject) -> kit.Cost:
         """Half a forward pass per ablation on average, as nothing before it is computed.
 
         Means take one pass more.
         """
         single, _ = self._planned(subject.anatomy, {})
         means = 1.2 if self.replacement == "mean" else 0.0
-        return Cost(per_image=1.5 + means + 0.55 * len(single))
+        return kit.Cost(per_image=1.5 + means + 0.55 * len(single))
 
-    def _batch_size(self, subject: Subject) -> int:
+    def _batch_size(self, subject: kit.Subject) -> int:
         """The largest usual batch size that leaves no batch of one image, to shuffle."""
         if self.replacement != "shuffle" or subject.num_images < 2:
             return subject.batch_size
@@ -280,7 +264,7 @@ class Ablation(Analysis):
 ablation = function_of(Ablation)
 
 
-@figure(width=3.0, height=2.4, key=kinds_key, key_height=0.3)
+@kit.figure(width=3.0, height=2.4, key=kinds_key, key_height=0.3)
 def _(
     result: Ablations,
     ax: Axes,
@@ -299,13 +283,13 @@ def _(
     part = str(rows.ablated[0]) if len(rows) else ablated
     inside = ~np.isin(result.ablated, RANKED)
     inner = result.select(inside & (ablated == "block"))
-    ax.axhline(0, color=FAINT, linewidth=0.6)
+    ax.axhline(0, color=style.FAINT, linewidth=0.6)
     if len(rows):
         points(ax, rows, quantity)
         stages(ax, rows)
     elif ablated == "convolution":
         text = "no convolution inside a block\ncan be ablated"
-        ax.text(0.5, 0.5, text, transform=ax.transAxes, ha="center", color=FAINT)
+        ax.text(0.5, 0.5, text, transform=ax.transAxes, ha="center", color=style.FAINT)
     for i in range(len(inner)):
         value = getattr(inner, quantity)[i]
         ax.plot(
@@ -314,9 +298,9 @@ def _(
             marker="o",
             markersize=2.2,
             markerfacecolor="none",
-            markeredgecolor=color_of(str(inner.kind[i])),
+            markeredgecolor=style.color_of(str(inner.kind[i])),
             markeredgewidth=0.5,
-            gid=tip(f"{inner.block[i]} · {inner.ablated[i]} · {value:.3g}"),
+            gid=style.tip(f"{inner.block[i]} · {inner.ablated[i]} · {value:.3g}"),
         )
     if quantity == "drop":
         ax.yaxis.set_major_formatter(PercentFormatter(1, decimals=None))

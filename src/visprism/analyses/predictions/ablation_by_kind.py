@@ -13,14 +13,11 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.ticker import PercentFormatter
 
-from visprism.drawing.registry import figure
-from visprism.drawing.style import FAINT, INK, color_of, named_points
-from visprism.estimates import questions
-from visprism.estimates.answers import POINTS
-from visprism.estimates.estimated import Estimated, mean, skewed
-from visprism.estimates.findings import Finding, chance_findings
+from visprism import kit
+from visprism.drawing import style
+from visprism.estimates.estimated import skewed
+from visprism.estimates.findings import chance_findings
 from visprism.estimates.text import points_text
-from visprism.table.result import Result, Texts, column, estimate, result_type, scalar
 
 # Experiments of one part at a time, which are never ranked together: removing a convolution
 # inside a block damages a path that the rest of the block still uses.
@@ -53,9 +50,12 @@ def experiment_text(part: str, replacement: str) -> str:
     return f"{PARTS[part]} replaced by {value}"
 
 
-@result_type("ablations-by-kind")
-class KindAblations(Result):
+@kit.result("ablations-by-kind", "Ablation by kind of block")
+class KindAblations(kit.Result):
     """Mean accuracy drop over the blocks of a kind, and differences between such means.
+
+    Mean accuracy drop over the blocks of a kind, and differences between kinds and between
+    late and early blocks of a stage. Intervals are over images.
 
     One row for each mean or difference within one experiment. Intervals are over images: the
     drops of each image are averaged over blocks first. "early" and "late" are the first and the
@@ -65,24 +65,24 @@ class KindAblations(Result):
 
     row_names: ClassVar[tuple[str, ...]] = ("ablated", "comparison")
 
-    ablated: Texts = column("Ablated part", "", "'block' or 'convolution'")
-    comparison: Texts = column(
+    ablated: kit.Texts = kit.column("Ablated part", "", "'block' or 'convolution'")
+    comparison: kit.Texts = kit.column(
         "Comparison", "", "kind of block, or the difference between two groups of blocks"
     )
-    num_blocks: np.ndarray = column("Blocks", "", "number of blocks that are averaged")
-    drop: Estimated = estimate(
+    num_blocks: np.ndarray = kit.column("Blocks", "", "number of blocks that are averaged")
+    drop: kit.Estimated = kit.estimate(
         "Mean accuracy drop, or difference of two",
-        POINTS,
+        kit.POINTS,
         "mean over blocks and images; with 'minus', the difference of two such means",
-        question=questions.KINDS,
+        asks="Which kinds of blocks does the accuracy depend on?",
     )
-    replacement: str = scalar("Replacement", "", "as in `Ablations`", default="zero")
-    baseline_accuracy: float = scalar(
+    replacement: str = kit.scalar("Replacement", "", "as in `Ablations`", default="zero")
+    baseline_accuracy: float = kit.scalar(
         "Baseline accuracy", "", "accuracy of the model without ablation", default=nan
     )
-    classes: int = scalar("Classes", "", "number of classes of the model", default=0)
+    classes: int = kit.scalar("Classes", "", "number of classes of the model", default=0)
 
-    def sentences(self) -> Iterator[str | Finding]:
+    def sentences(self) -> Iterator[str | kit.Finding]:
         """Each mean and each difference, with its interval."""
         yield from super().sentences()
         yield from chance_findings(self.baseline_accuracy, self.provenance, self.classes)
@@ -133,7 +133,7 @@ def kind_ablations(rows: Any) -> KindAblations:
         ablated=np.array([part for part, *_ in contrasts], dtype=str),
         comparison=np.array([name for _, name, *_ in contrasts], dtype=str),
         num_blocks=np.array([len(a) + len(b) for *_, a, b in contrasts], dtype=int),
-        drop=mean(np.stack(values, 1) if values else np.zeros((len(by_image), 0)), skewed),
+        drop=kit.mean(np.stack(values, 1) if values else np.zeros((len(by_image), 0)), skewed),
         replacement=rows.replacement,
         baseline_accuracy=rows.baseline_accuracy,
         classes=rows.classes,
@@ -174,16 +174,16 @@ def _halves(ablations: Any, group: np.ndarray) -> dict[int, tuple[list[int], lis
     return halves
 
 
-@figure(width=3.4, height=2.2, share=False, share_values=True)
+@kit.figure(width=3.4, height=2.2, share=False, share_values=True)
 def _(result: KindAblations, ax: Axes) -> Axes:
     """Means by kind and their differences over all stages, with 95% intervals over images."""
     result = result.select(np.char.find(result.comparison, ", stage ") < 0)
-    ax.axvline(0, color=FAINT, linewidth=0.6)
+    ax.axvline(0, color=style.FAINT, linewidth=0.6)
     parts, comparisons = result.ablated.tolist(), result.comparison.tolist()
     names = [f"{name} ({part}s)" for name, part in zip(comparisons, parts, strict=True)]
     about = [f"{name} · {points_text(d)}" for name, d in zip(names, result.drop, strict=True)]
-    colors = [INK if "minus" in name else color_of(name) for name in comparisons]
-    named_points(ax, names, result.drop, about, colors)
+    colors = [style.INK if "minus" in name else style.color_of(name) for name in comparisons]
+    style.named_points(ax, names, result.drop, about, colors)
     ax.xaxis.set_major_formatter(PercentFormatter(1, decimals=None, symbol=""))
     ax.set(xlabel="Accuracy drop (points)")
     return ax

@@ -19,24 +19,16 @@ from matplotlib.axes import Axes
 from matplotlib.ticker import FuncFormatter, PercentFormatter
 from torch import Tensor, nn
 
+from visprism import kit
 from visprism.analyses.predictions.attacks import Attack, attack_images
-from visprism.core.errors import InputError
-from visprism.core.options import option
 from visprism.core.processes import add_up
-from visprism.core.run import DEFAULT_RUN, Run
-from visprism.drawing.registry import figure
-from visprism.drawing.style import FAINT, legend, named_points, tip
-from visprism.estimates import estimated, questions
-from visprism.estimates.answers import POINTS
-from visprism.estimates.estimated import Estimated
-from visprism.estimates.findings import Finding, chance_findings
+from visprism.drawing import style
+from visprism.estimates import estimated
+from visprism.estimates.findings import chance_findings
 from visprism.estimates.text import text_of
-from visprism.kit.analysis import ANALYSES, Analysis, Cost, Needs, Section, Sizes
-from visprism.kit.model_on_images import Subject
 from visprism.passes.batches import Batch
 from visprism.passes.perturbed import PixelSpace, evaluate_perturbed
 from visprism.passes.predictions import Predictions
-from visprism.table.result import Result, Texts, column, estimate, result_type, scalar
 
 WORST_CASE = "worst case"  # correct without attack and under every attack of the same size
 # The losses of each attack; the user chooses the losses of "pgd".
@@ -46,38 +38,47 @@ _LOSSES: dict[str, tuple[Literal["cross-entropy", "dlr"], ...]] = {
 }
 
 
-@result_type("adversarial")
-class RobustAccuracy(Result):
-    """Robust accuracy; a row for each attack, and for the worst case at each size."""
+@kit.result("adversarial", "Adversarial robustness")
+class RobustAccuracy(kit.Result):
+    """Robust accuracy; a row for each attack, and for the worst case at each size.
+
+    Fraction of images that are classified correctly without and under each attack, with its
+    95% interval. The worst case counts images that are correct under all attacks of one
+    size; it is an upper bound of the true robust accuracy. apgd and apgd-t, if chosen, are
+    two of AutoAttack's four attacks; FAB and Square are not run.
+    """
 
     row_names: ClassVar[tuple[str, ...]] = ("size",)
 
-    attack: Texts = column(
+    attack: kit.Texts = kit.column(
         "Attack", "", "'random', 'fgsm', 'pgd', 'apgd', 'apgd-t' or 'worst case'"
     )
-    loss: Texts = column(
+    loss: kit.Texts = kit.column(
         "Loss", "", "'cross-entropy', 'margin' or 'dlr'; '' without a gradient"
     )
-    norm: Texts = column("Norm", "", "'linf' or 'l2'")
-    epsilon: np.ndarray = column(
+    norm: kit.Texts = kit.column("Norm", "", "'linf' or 'l2'")
+    epsilon: np.ndarray = kit.column(
         "Largest perturbation", "", "norm of the perturbation, in pixels of 0 ... 1"
     )
-    accuracy: Estimated = estimate(
+    accuracy: kit.Estimated = kit.estimate(
         "Robust accuracy",
         "%",
         "fraction of images correct without and under the attack",
-        question=questions.ADVERSARIAL,
+        asks="How robust is the model to adversarial perturbations?",
+        better="higher",
     )
-    drop: Estimated = estimate(
-        "Accuracy drop", POINTS, "clean accuracy minus robust accuracy, paired"
+    drop: kit.Estimated = kit.estimate(
+        "Accuracy drop", kit.POINTS, "clean accuracy minus robust accuracy, paired"
     )
-    zero_gradient: np.ndarray = column(
+    zero_gradient: np.ndarray = kit.column(
         "Zero gradient",
         "",
         "fraction of correct images at which the gradient of the loss is 0 in every pixel",
     )
-    clean_accuracy: float = scalar("Clean accuracy", "", "accuracy without attack", default=nan)
-    classes: int = scalar("Classes", "", "number of classes of the model", default=0)
+    clean_accuracy: float = kit.scalar(
+        "Clean accuracy", "", "accuracy without attack", default=nan
+    )
+    classes: int = kit.scalar("Classes", "", "number of classes of the model", default=0)
 
     @property
     def size(self) -> list[str]:
@@ -87,7 +88,7 @@ class RobustAccuracy(Result):
             for norm, epsilon in zip(self.norm.tolist(), self.epsilon.tolist(), strict=True)
         ]
 
-    def sentences(self) -> Iterator[str | Finding]:
+    def sentences(self) -> Iterator[str | kit.Finding]:
         """Smallest robust accuracy of each norm, and vanishing gradients."""
         images = self.images_text
         accuracy, other = np.asarray(self.accuracy), self.attack != WORST_CASE
@@ -109,7 +110,7 @@ class RobustAccuracy(Result):
                 "may leave a smaller robust accuracy"
             )
         if (largest := np.nan_to_num(self.zero_gradient).max(initial=0)) > 0:
-            yield Finding(
+            yield kit.Finding(
                 f"gradient of the loss is 0 in every pixel of {largest:.1%} of the correct "
                 "images: gradient attacks cannot change them, so robust accuracy is an "
                 "upper bound",
@@ -125,52 +126,42 @@ class RobustAccuracy(Result):
         return np.array(sorted(rows.values()), dtype=int)
 
 
-@ANALYSES.register
-class Adversarial(Analysis):
+@kit.analysis
+class Adversarial(kit.Analysis):
     """Robust accuracy under random, FGSM, PGD and APGD perturbations."""
 
     name = "adversarial"
     group = "robustness"
-    images = Sizes(fewest=16, quick=64, standard=512, work=2)
+    images = kit.Sizes(fewest=16, quick=64, standard=512, work=2)
     rank = 3
-    needs = Needs.TARGETS | Needs.PIXELS | Needs.OUTPUTS | Needs.GRADIENTS
+    needs = kit.Needs.TARGETS | kit.Needs.PIXELS | kit.Needs.OUTPUTS | kit.Needs.GRADIENTS
     source = (
         "Goodfellow et al. (2015); Madry et al. (2018); Carlini & Wagner (2017); Croce & Hein "
         "(2020) for APGD"
     )
-    sections = (
-        Section(
-            RobustAccuracy,
-            "Adversarial robustness",
-            "Fraction of images that are classified correctly without and under each attack, "
-            "with its 95% interval. The worst case counts images that are correct under all "
-            "attacks of one size; it is an upper bound of the true robust accuracy. apgd and "
-            "apgd-t, if chosen, are two of AutoAttack's four attacks; FAB and Square are not "
-            "run.",
-        ),
-    )
+    gives = RobustAccuracy
 
-    attacks: tuple[Literal["random", "fgsm", "pgd", "apgd", "apgd-t"], ...] = option(
+    attacks: tuple[Literal["random", "fgsm", "pgd", "apgd", "apgd-t"], ...] = kit.option(
         ("random", "fgsm", "pgd"),
         "attacks; apgd is Auto-PGD with the cross-entropy and the DLR loss, apgd-t is targeted "
         "with the DLR loss",
     )
-    losses: tuple[Literal["cross-entropy", "margin", "dlr"], ...] = option(
+    losses: tuple[Literal["cross-entropy", "margin", "dlr"], ...] = kit.option(
         ("cross-entropy", "margin"), "losses that PGD maximizes"
     )
-    epsilons: tuple[float, ...] = option(
+    epsilons: tuple[float, ...] = kit.option(
         (1 / 255, 2 / 255, 4 / 255),
         "largest norm of the perturbation, for pixel values in [0, 1], such as 4/255; choose "
         "larger values for norm l2",
         above=0,
         quick=(1 / 255,),
     )
-    norm: Literal["linf", "l2"] = option("linf", "norm of the perturbation")
-    steps: int = option(
+    norm: Literal["linf", "l2"] = kit.option("linf", "norm of the perturbation")
+    steps: int = kit.option(
         10, "number of steps of PGD and APGD; AutoAttack takes 100", minimum=1, quick=5
     )
-    restarts: int = option(1, "number of random starts of PGD and APGD", minimum=1)
-    target_classes: int = option(
+    restarts: int = kit.option(1, "number of random starts of PGD and APGD", minimum=1)
+    target_classes: int = kit.option(
         9, "number of other classes that apgd-t aims at, the most likely ones", minimum=1
     )
 
@@ -203,7 +194,7 @@ class Adversarial(Analysis):
             )
         ]
 
-    def measure(self, subject: Subject, run: Run) -> Sequence[Result]:
+    def measure(self, subject: kit.Subject, run: kit.Run) -> Sequence[kit.Result]:
         """Attack the images."""
         way = subject.known_preprocessing
         return (
@@ -218,12 +209,12 @@ class Adversarial(Analysis):
             ),
         )
 
-    def cost(self, subject: Subject) -> Cost:
+    def cost(self, subject: kit.Subject) -> kit.Cost:
         """A forward and backward pass per gradient, two forward passes per attack."""
         attacks = self.grid()
-        return Cost(per_image=1 + 3 * sum(a.gradients for a in attacks) + 3 * len(attacks))
+        return kit.Cost(per_image=1 + 3 * sum(a.gradients for a in attacks) + 3 * len(attacks))
 
-    def inapplicable(self, subject: Subject) -> str | None:
+    def inapplicable(self, subject: kit.Subject) -> str | None:
         """Where the model has too few classes for the DLR loss."""
         reason = super().inapplicable(subject)
         fewest = max((attack.min_classes for attack in self.grid()), default=1)
@@ -243,7 +234,7 @@ def adversarial(
     mean: Sequence[float],
     std: Sequence[float],
     clean: Predictions | None = None,
-    run: Run = DEFAULT_RUN,
+    run: kit.Run = kit.DEFAULT_RUN,
 ) -> RobustAccuracy:
     """Robust accuracy under given attacks; `Adversarial` makes a grid of them.
 
@@ -257,7 +248,7 @@ def adversarial(
         run: device, precision, seed of random starts and signs, and progress.
     """
     if not attacks:
-        raise InputError("attacks must hold at least one, got none. Pass Attack('fgsm').")
+        raise kit.InputError("attacks must hold at least one, got none. Pass Attack('fgsm').")
     space = PixelSpace(mean, std)
     # Correct images with a zero gradient, and correct images, by attack.
     flat = torch.zeros(len(attacks), 2, dtype=torch.float64)
@@ -327,7 +318,7 @@ _NAMES = {
 _LABELED = {"margin": " (margin)", "dlr": " (DLR)"}  # the cross-entropy is not named
 
 
-@figure(width=2.7, height=2.2, share=False)
+@kit.figure(width=2.7, height=2.2, share=False)
 def _(result: RobustAccuracy, ax: Axes) -> Axes:
     """Robust accuracy with its 95% interval against the size of the perturbation.
 
@@ -336,13 +327,13 @@ def _(result: RobustAccuracy, ax: Axes) -> Axes:
     rows, place = result, result.epsilon
     if len(np.unique(place)) == 1:
         return _by_attack(ax, rows)
-    ax.axhline(rows.clean_accuracy, color=FAINT, linewidth=0.8, linestyle=(0, (4, 3)))
+    ax.axhline(rows.clean_accuracy, color=style.FAINT, linewidth=0.8, linestyle=(0, (4, 3)))
     for attack, loss, norm in dict.fromkeys(
         zip(rows.attack.tolist(), rows.loss.tolist(), rows.norm.tolist(), strict=True)
     ):
         at = np.flatnonzero((rows.attack == attack) & (rows.loss == loss) & (rows.norm == norm))
         at = at[np.argsort(place[at], kind="stable")]
-        color, marker = _STYLES.get(attack, (FAINT, "X"))
+        color, marker = _STYLES.get(attack, (style.FAINT, "X"))
         name = _NAMES.get(attack, attack) + _LABELED.get(loss, "")
         accuracy = rows.accuracy[at]
         ax.errorbar(
@@ -357,7 +348,7 @@ def _(result: RobustAccuracy, ax: Axes) -> Axes:
             linestyle="-" if norm == "linf" else "--",
             markerfacecolor="white" if loss in _LABELED else color,
             label=f"{name}, {_NAMES.get(norm, norm)}",
-            gid=tip(f"{name} · {norm}"),
+            gid=style.tip(f"{name} · {norm}"),
         )
     ax.yaxis.set_major_formatter(PercentFormatter(1, decimals=0))
     largest = (rows.norm == "linf").all()
@@ -368,7 +359,7 @@ def _(result: RobustAccuracy, ax: Axes) -> Axes:
     ax.set_xlabel(
         "L∞ norm of the perturbation (1/255)" if largest else "Norm of the perturbation"
     )
-    legend(ax, fontsize=6, handlelength=1.8)
+    style.legend(ax, fontsize=6, handlelength=1.8)
     return ax
 
 
@@ -381,8 +372,8 @@ def _by_attack(ax: Axes, rows: RobustAccuracy) -> Axes:
     ]
     about = [f"{n} · {v:.1%}" for n, v in zip(names, rows.accuracy.tolist(), strict=True)]
     colors, markers = zip(*(_STYLES[attack] for attack in attacks), strict=True)
-    named_points(ax, names, rows.accuracy, about, colors, markers)
-    ax.axvline(rows.clean_accuracy, color=FAINT, linewidth=0.8, linestyle=(0, (4, 3)))
+    style.named_points(ax, names, rows.accuracy, about, colors, markers)
+    ax.axvline(rows.clean_accuracy, color=style.FAINT, linewidth=0.8, linestyle=(0, (4, 3)))
     ax.xaxis.set_major_formatter(PercentFormatter(1, decimals=0))
     size = f"{255 * rows.epsilon[0]:.3g}/255" if rows.norm[0] == "linf" else rows.epsilon[0]
     label = f"{rows.infos()['accuracy'].heading}, {_NAMES[rows.norm[0]]} norm {size}"

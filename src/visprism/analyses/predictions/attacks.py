@@ -26,9 +26,9 @@ import torch
 from jaxtyping import Bool, Float, Int64
 from torch import Tensor, nn
 
+from visprism import kit
 from visprism.anatomy.trace.forward import forward
-from visprism.core.errors import InputError
-from visprism.core.options import check_options, option
+from visprism.core.options import check_options
 from visprism.passes.perturbed import Pixels, PixelSpace, random_numbers
 
 _ZERO = 1e-30  # a gradient that is not longer has no direction
@@ -48,30 +48,32 @@ class Attack:
     - "random": random signs, or a random direction for "l2".
     """
 
-    name: Literal["random", "fgsm", "pgd", "apgd", "apgd-t"] = option("fgsm", "attack")
-    epsilon: float = option(
+    name: Literal["random", "fgsm", "pgd", "apgd", "apgd-t"] = kit.option("fgsm", "attack")
+    epsilon: float = kit.option(
         8 / 255, "norm of the perturbation, for pixel values in [0, 1]", above=0
     )
-    norm: Literal["linf", "l2"] = option("linf", "norm of the perturbation")
-    loss: Literal["cross-entropy", "margin", "dlr"] = option(
+    norm: Literal["linf", "l2"] = kit.option("linf", "norm of the perturbation")
+    loss: Literal["cross-entropy", "margin", "dlr"] = kit.option(
         "cross-entropy", "loss; margin and dlr ignore the scale of the logits"
     )
-    steps: int = option(10, "number of steps of PGD and APGD", minimum=1)
-    step_size: float | None = option(
+    steps: int = kit.option(10, "number of steps of PGD and APGD", minimum=1)
+    step_size: float | None = kit.option(
         None, "step size of PGD; none: 2.5 epsilon / steps", above=0
     )
-    restarts: int = option(1, "number of random starts of PGD and APGD", minimum=1)
-    target_classes: int = option(9, "number of other classes that apgd-t aims at", minimum=1)
+    restarts: int = kit.option(1, "number of random starts of PGD and APGD", minimum=1)
+    target_classes: int = kit.option(
+        9, "number of other classes that apgd-t aims at", minimum=1
+    )
 
     def __post_init__(self) -> None:
         check_options(self)
         if self.norm == "linf" and self.epsilon > 1:
-            raise InputError(
+            raise kit.InputError(
                 f"epsilon must be at most 1, as pixels are in 0 ... 1, got {self.epsilon}. "
                 "Write 4 of 255 gray levels as 4/255."
             )
         if self.name == "apgd-t" and self.loss != "dlr":
-            raise InputError(f"loss must be 'dlr' for apgd-t, got {self.loss!r}")
+            raise kit.InputError(f"loss must be 'dlr' for apgd-t, got {self.loss!r}")
 
     @property
     def iterative(self) -> bool:
@@ -180,7 +182,7 @@ class AttackLoss:
             if loss.requires_grad:
                 (gradient,) = torch.autograd.grad(loss.sum(), variable, allow_unused=True)
         if gradient is None:
-            raise InputError(
+            raise kit.InputError(
                 f"{type(self.model).__name__} must pass a gradient to its images for attacks "
                 "by gradient. Use random perturbations, or a model without no_grad and detach."
             )
@@ -204,7 +206,7 @@ class AttackLoss:
         """The difference of logits ratio (DLR), targeted where a class is given."""
         fewest = 3 if self.toward is None else 4
         if logits.shape[1] < fewest:
-            raise InputError(
+            raise kit.InputError(
                 f"loss 'dlr' must have at least {fewest} classes, got {logits.shape[1]}. Use "
                 "'cross-entropy'."
             )

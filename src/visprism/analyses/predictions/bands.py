@@ -8,8 +8,8 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor, fft
 
+from visprism import kit
 from visprism.core.devices import for_complex
-from visprism.core.errors import InputError
 
 BAND_WIDTH = 0.1  # π rad/pixel
 BAND_CENTERS = tuple(round(0.1 * i, 1) for i in range(1, 10))  # π rad/pixel
@@ -84,7 +84,7 @@ def half_plane(size: tuple[int, int], highest: int | None, step: int) -> list[Fr
     most = (min(size) - 1) // 2  # at Nyquist, a frequency is its own opposite
     highest = min(_HIGHEST, most) if highest is None else highest
     if highest > most:
-        raise InputError(
+        raise kit.InputError(
             f"max_frequency must be at most {most}, below the Nyquist frequency of "
             f"{size[0]}x{size[1]} images, got {highest}"
         )

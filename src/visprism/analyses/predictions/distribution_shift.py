@@ -16,42 +16,29 @@ import torch
 from matplotlib.axes import Axes
 from matplotlib.ticker import PercentFormatter
 
-from visprism.core.errors import InputError
-from visprism.core.options import option
-from visprism.core.run import Run
+from visprism import kit
 from visprism.core.statistics import difference_interval
-from visprism.drawing.registry import figure
-from visprism.drawing.style import INK, KIND_COLORS, legend, named_points
-from visprism.estimates import questions
-from visprism.estimates.answers import POINTS
+from visprism.drawing import style
 from visprism.estimates.corruption_error import ALEXNET, ALEXNET_IMAGES, relative_errors
-from visprism.estimates.estimated import Estimated, Number, mean, proportion, stacked
-from visprism.estimates.findings import Finding
+from visprism.estimates.estimated import proportion, stacked
 from visprism.estimates.text import images_text, points_text, text_of
 from visprism.images.images import ordered
 from visprism.images.open_data import content_of, load_data
 from visprism.images.stored import condition_of, stored_conditions
-from visprism.kit.analysis import (
-    ANALYSES,
-    Analysis,
-    Cost,
-    Needs,
-    Section,
-    Sizes,
-    reason_of_error,
-)
-from visprism.kit.model_on_images import Subject
 from visprism.passes.predict import predict
 from visprism.passes.predictions import Predictions
-from visprism.table.result import Result, Texts, column, estimate, result_type
 
 _LISTED = 6  # sets of which each has a sentence
 _LABELED = 40  # labels that fit
 
 
-@result_type("distribution-shift")
-class ShiftedAccuracy(Result):
+@kit.result("distribution-shift", "Accuracy on shifted images")
+class ShiftedAccuracy(kit.Result):
     """Accuracy on each set of shifted images, next to that on the data; one row for each set.
+
+    Each point is a stored set: the accuracy on its images, with its 95% interval. The mark
+    is the accuracy on the data's images of the same classes. Predictions are restricted to
+    the classes of a set.
 
     Where a set has a part of the classes, predictions are restricted to them, on both sides.
     Intervals are over images; intervals of drops are for two independent samples.
@@ -59,21 +46,21 @@ class ShiftedAccuracy(Result):
 
     row_names: ClassVar[tuple[str, ...]] = ("shift",)
 
-    shift: Texts = column("Set", "", "stored set, with its corruption and severity")
-    corruption: Texts = column("Corruption", "", "of ImageNet-C or CIFAR-C; else empty")
-    severity: np.ndarray = column("Severity", "", "1 (mild) to 5 (severe); 0 without one")
-    classes: np.ndarray = column("Classes", "", "that predictions are restricted to")
-    images: np.ndarray = column("Images", "", "of the set")
-    accuracy: Estimated = estimate("Accuracy", "%", "on the set, among its classes")
-    reference_images: np.ndarray = column("Images of the data", "", "of the same classes")
-    reference: np.ndarray = column(
+    shift: kit.Texts = kit.column("Set", "", "stored set, with its corruption and severity")
+    corruption: kit.Texts = kit.column("Corruption", "", "of ImageNet-C or CIFAR-C; else empty")
+    severity: np.ndarray = kit.column("Severity", "", "1 (mild) to 5 (severe); 0 without one")
+    classes: np.ndarray = kit.column("Classes", "", "that predictions are restricted to")
+    images: np.ndarray = kit.column("Images", "", "of the set")
+    accuracy: kit.Estimated = kit.estimate("Accuracy", "%", "on the set, among its classes")
+    reference_images: np.ndarray = kit.column("Images of the data", "", "of the same classes")
+    reference: np.ndarray = kit.column(
         "Accuracy on the data", "", "on images of the same classes, among these classes"
     )
-    drop: Estimated = estimate(
+    drop: kit.Estimated = kit.estimate(
         "accuracy drop",
-        POINTS,
+        kit.POINTS,
         "accuracy on the data minus that on the set",
-        question=questions.SHIFTED_IMAGES,
+        asks="How much does accuracy drop on shifted images?",
         comparison="none",
     )
 
@@ -81,7 +68,7 @@ class ShiftedAccuracy(Result):
         """Each of up to six sets."""
         return np.arange(len(self) if len(self) <= _LISTED else 0)
 
-    def sentences(self) -> Iterator[str | Finding]:
+    def sentences(self) -> Iterator[str | kit.Finding]:
         """Accuracy and drop of each set; of more than six sets the mean, the worst and mCE."""
         if len(self) > _LISTED:
             worst = int(self.accuracy.argmin())
@@ -126,35 +113,27 @@ class ShiftedAccuracy(Result):
         )
 
 
-@ANALYSES.register
-class DistributionShift(Analysis):
+@kit.analysis
+class DistributionShift(kit.Analysis):
     """Accuracy on stored sets of shifted images, such as ImageNet-C, -R, -A and -Sketch."""
 
     name = "distribution-shift"
-    images = Sizes(fewest=16)
+    images = kit.Sizes(fewest=16)
     group = "robustness"
-    needs = Needs.TARGETS | Needs.PIXELS | Needs.OUTPUTS
+    needs = kit.Needs.TARGETS | kit.Needs.PIXELS | kit.Needs.OUTPUTS
     default = False  # which sets are stored, only the user can say
     required = "sets"
     source = "Hendrycks & Dietterich (2019); Hendrycks et al. (2021); Wang et al. (2019)"
-    sections = (
-        Section(
-            ShiftedAccuracy,
-            "Accuracy on shifted images",
-            "Each point is a stored set: the accuracy on its images, with its 95% interval. "
-            "The mark is the accuracy on the data's images of the same classes. Predictions "
-            "are restricted to the classes of a set.",
-        ),
-    )
+    gives = ShiftedAccuracy
 
-    sets: tuple[str, ...] = option(
+    sets: tuple[str, ...] = kit.option(
         (),
         "stored sets in the form of DATA, such as imagenet_r:DIR; imagenet_c:DIR stands for "
         "each of its corruptions and severities",
         names_data=True,
     )
 
-    def measure(self, subject: Subject, run: Run) -> Sequence[Result]:
+    def measure(self, subject: kit.Subject, run: kit.Run) -> Sequence[kit.Result]:
         """Predict each set, and restrict the logits to its classes."""
         reference, rows = subject.predictions(run), []
         specs = list(chain.from_iterable(map(stored_conditions, self.sets)))
@@ -162,7 +141,7 @@ class DistributionShift(Analysis):
             limited = load_data(spec, limit=subject.num_images, seed=run.seed)
             images = subject.with_outputs(ordered(limited))
             if images.num_classes != subject.num_classes:
-                raise InputError(
+                raise kit.InputError(
                     f"{spec} must have the {subject.num_classes} classes of the model, got "
                     f"{images.num_classes}"
                 )
@@ -200,20 +179,20 @@ class DistributionShift(Analysis):
             for spec, conditions in every
         ]
 
-    def cost(self, subject: Subject) -> Cost:
+    def cost(self, subject: kit.Subject) -> kit.Cost:
         """One pass over each set, with as many images as the data."""
-        return Cost(per_image=1.0 + sum(len(stored_conditions(spec)) for spec in self.sets))
+        return kit.Cost(per_image=1.0 + sum(len(stored_conditions(spec)) for spec in self.sets))
 
-    def inapplicable(self, subject: Subject) -> str | None:
+    def inapplicable(self, subject: kit.Subject) -> str | None:
         """Without stored sets, or without any condition in one of them."""
-        return super().inapplicable(subject) or reason_of_error(
+        return super().inapplicable(subject) or kit.reason_of_error(
             list, map(stored_conditions, self.sets)
         )
 
 
 def restricted(
     name: str, shifted: Predictions, reference: Predictions, classes: Sequence[int]
-) -> tuple[int, Number, Number, Number]:
+) -> tuple[int, kit.Number, kit.Number, kit.Number]:
     """Number of the classes C of a set (all if none are given), both accuracies, and the drop.
 
     The prediction of an image is the class of C with the largest logit. The reference is
@@ -225,14 +204,14 @@ def restricted(
     """
     classes = list(classes) or list(range(shifted.num_classes))
     if not set(shifted.targets.tolist()) <= set(classes):
-        raise InputError(f"targets of {name} must be among its classes, got others")
+        raise kit.InputError(f"targets of {name} must be among its classes, got others")
     if not set(reference.targets.tolist()) & set(classes):
-        raise InputError(
+        raise kit.InputError(
             f"the data must have images of the classes of {name}, got none of them"
         )
     accuracy, clean = (_accuracy(p, classes) for p in (shifted, reference))
     pair = [(float(n), n.low, n.high) for n in (accuracy, clean)]
-    drop = Number(clean - accuracy, *difference_interval(pair[0], pair[1], (0.0, 0.0)))
+    drop = kit.Number(clean - accuracy, *difference_interval(pair[0], pair[1], (0.0, 0.0)))
     return len(classes), accuracy, clean, drop
 
 
@@ -241,20 +220,20 @@ def _accuracy(predictions: Predictions, classes: Sequence[int]) -> Any:
     chosen = torch.tensor(sorted(classes))
     rows = torch.isin(predictions.targets, chosen)
     best = predictions.logits[rows][:, chosen].argmax(1)
-    return mean((chosen[best] == predictions.targets[rows]).double().numpy(), proportion)
+    return kit.mean((chosen[best] == predictions.targets[rows]).double().numpy(), proportion)
 
 
-@figure(width=3.2, height=2.4, share=False)
+@kit.figure(width=3.2, height=2.4, share=False)
 def _(result: ShiftedAccuracy, ax: Axes) -> Axes:
     """Accuracy on each set with its interval, and a mark for that on the data."""
     names, values = result.shift.tolist(), result.accuracy
     short = [name.partition("?")[2] or name.partition(":")[0] for name in names]
     labels = short if len(names) <= _LABELED else [""] * len(names)
     about = [f"{n} · {v:.1%}" for n, v in zip(names, values.tolist(), strict=True)]
-    named_points(ax, labels, values, about, [KIND_COLORS["conv"]] * len(names))
+    style.named_points(ax, labels, values, about, [style.KIND_COLORS["conv"]] * len(names))
     places, name = -np.arange(len(names)), "data, same classes"
-    ax.plot(result.reference, places, "|", color=INK, markersize=7, label=name)
+    ax.plot(result.reference, places, "|", color=style.INK, markersize=7, label=name)
     ax.set(xlabel=result.infos()["accuracy"].heading, xlim=(0, 1))
     ax.xaxis.set_major_formatter(PercentFormatter(1, decimals=None))
-    legend(ax, fontsize="small")
+    style.legend(ax, fontsize="small")
     return ax

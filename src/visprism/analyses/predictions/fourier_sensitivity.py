@@ -12,50 +12,51 @@ from functools import partial
 import numpy as np
 import torch
 
+from visprism import kit
 from visprism.analyses.predictions.bands import Frequency, basis_image, half_plane, with_rms
 from visprism.analyses.predictions.perturbed import PerturbedAccuracy
-from visprism.core.options import option
-from visprism.estimates import estimated, questions
-from visprism.estimates.answers import POINTS
-from visprism.estimates.estimated import Estimated, Number, mean
-from visprism.estimates.findings import Finding, chance_findings
-from visprism.kit.analysis import ANALYSES, Section, function_of
-from visprism.kit.model_on_images import Subject
+from visprism.estimates import estimated
+from visprism.estimates.findings import chance_findings
+from visprism.kit.analysis import function_of
 from visprism.passes.perturbed import Paired, Pixels, PixelSpace, random_numbers
-from visprism.table.result import Result, column, estimate, result_type, scalar
-from visprism.table.shapes import Surface
 
 
-@result_type("fourier-sensitivity")
-class FrequencyErrors(Surface):
-    """Error rate under noise of a single frequency; one row for each, opposite ones alike."""
+@kit.result("fourier-sensitivity", "Fourier sensitivity")
+class FrequencyErrors(kit.Surface):
+    """Error rate under noise of a single frequency; one row for each, opposite ones alike.
+
+    Error rate under noise of a single frequency, by its vertical and horizontal component.
+    The center is frequency 0; opposite frequencies have the same value.
+    """
 
     value_name, x_name, y_name = "error", "horizontal", "vertical"
 
-    vertical: np.ndarray = column("Vertical frequency", "cycles", "cycles over the height")
-    horizontal: np.ndarray = column("Horizontal frequency", "cycles", "cycles over the width")
-    error: Estimated = estimate("Error rate", "%", "misclassified images with noise")
-    error_rise: Estimated = estimate(
-        "Rise of the error rate", POINTS, "with minus without noise"
+    vertical: np.ndarray = kit.column("Vertical frequency", "cycles", "cycles over the height")
+    horizontal: np.ndarray = kit.column(
+        "Horizontal frequency", "cycles", "cycles over the width"
     )
-    mean_rise: Number = estimate(
+    error: kit.Estimated = kit.estimate("Error rate", "%", "misclassified images with noise")
+    error_rise: kit.Estimated = kit.estimate(
+        "Rise of the error rate", kit.POINTS, "with minus without noise"
+    )
+    mean_rise: kit.Number = kit.estimate(
         "Rise of the error rate, mean over frequencies",
-        POINTS,
-        question=questions.FREQUENCY_SENSITIVITY,
+        kit.POINTS,
+        asks="How sensitive is the model to noise of single frequencies?",
         in_pixels=True,
     )
-    clean_error: float = scalar("Clean error rate", "", "error rate without noise")
-    rms: float = scalar("RMS of the noise", "", "in pixels of 0 ... 1")
-    classes: int = scalar("Classes", "", "number of classes of the model", default=0)
+    clean_error: float = kit.scalar("Clean error rate", "", "error rate without noise")
+    rms: float = kit.scalar("RMS of the noise", "", "in pixels of 0 ... 1")
+    classes: int = kit.scalar("Classes", "", "number of classes of the model", default=0)
 
-    def sentences(self) -> Iterator[str | Finding]:
+    def sentences(self) -> Iterator[str | kit.Finding]:
         """Mean over frequencies, and the smallest and the largest error rate."""
-        yield from Result.sentences(self)
+        yield from kit.Result.sentences(self)
         yield from super().sentences()
         yield from chance_findings(1 - self.clean_error, self.provenance, self.classes)
 
 
-@ANALYSES.register
+@kit.analysis
 class FourierSensitivity(PerturbedAccuracy):
     """Error rate under noise of each single frequency."""
 
@@ -63,24 +64,17 @@ class FourierSensitivity(PerturbedAccuracy):
     group = "robustness"
     source = "Yin et al. (2019), A Fourier perspective on model robustness, eq. 1 and fig. 3"
     default = False
-    sections = (
-        Section(
-            FrequencyErrors,
-            "Fourier sensitivity",
-            "Error rate under noise of a single frequency, by its vertical and horizontal "
-            "component. The center is frequency 0; opposite frequencies have the same value.",
-        ),
-    )
+    gives = FrequencyErrors
 
-    rms: float = option(
+    rms: float = kit.option(
         0.1, "root mean square of the noise, for pixel values in [0, 1]", above=0
     )
-    max_frequency: int | None = option(
+    max_frequency: int | None = kit.option(
         None,
         "highest frequency in cycles per image side (default: 8, or the highest below Nyquist)",
         minimum=1,
     )
-    frequency_step: int = option(
+    frequency_step: int = kit.option(
         2, "distance between frequencies in cycles", minimum=1, quick=4
     )
 
@@ -99,8 +93,8 @@ class FourierSensitivity(PerturbedAccuracy):
         return pixels + with_rms(wave.to(pixels), self.rms)
 
     def results(
-        self, outcomes: Paired, conditions: Sequence[Frequency], subject: Subject
-    ) -> Sequence[Result]:
+        self, outcomes: Paired, conditions: Sequence[Frequency], subject: kit.Subject
+    ) -> Sequence[kit.Result]:
         """One row per frequency: both ends of each basis image; frequency 0 has one."""
         ends = [(1, -1) if any(k) else (1,) for k in conditions]
         row = np.repeat(np.arange(len(conditions)), list(map(len, ends)))
@@ -109,9 +103,9 @@ class FourierSensitivity(PerturbedAccuracy):
         errors = FrequencyErrors(
             vertical=place[:, 0],
             horizontal=place[:, 1],
-            error=mean(1 - outcomes.correct[:, 1:][:, row], estimated.proportion),
-            error_rise=mean(rises, estimated.paired_proportion),
-            mean_rise=mean(rises.mean(1), estimated.skewed),
+            error=kit.mean(1 - outcomes.correct[:, 1:][:, row], estimated.proportion),
+            error_rise=kit.mean(rises, estimated.paired_proportion),
+            mean_rise=kit.mean(rises.mean(1), estimated.skewed),
             clean_error=1 - outcomes.accuracy,
             rms=self.rms,
             classes=outcomes.classes,

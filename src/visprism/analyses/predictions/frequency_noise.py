@@ -17,6 +17,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from visprism import kit
 from visprism.analyses.predictions.bands import (
     BAND_CENTERS,
     BAND_WIDTH,
@@ -26,24 +27,10 @@ from visprism.analyses.predictions.bands import (
     with_rms,
 )
 from visprism.analyses.predictions.perturbed import PerturbedAccuracy, drops_text
-from visprism.core.errors import InputError
-from visprism.core.options import option
-from visprism.estimates import questions
-from visprism.estimates.answers import POINTS
-from visprism.estimates.estimated import (
-    Estimated,
-    Number,
-    mean,
-    paired_proportion,
-    proportion,
-    skewed,
-)
-from visprism.estimates.findings import Finding, chance_findings
-from visprism.kit.analysis import ANALYSES, Section, Sizes, function_of
-from visprism.kit.model_on_images import Subject
+from visprism.estimates.estimated import paired_proportion, proportion, skewed
+from visprism.estimates.findings import chance_findings
+from visprism.kit.analysis import function_of
 from visprism.passes.perturbed import Paired, Pixels, PixelSpace, random_numbers
-from visprism.table.result import Result, Texts, column, estimate, result_type, scalar
-from visprism.table.shapes import Curve
 
 Condition = tuple[str, float]  # protocol, center of the band
 
@@ -53,39 +40,63 @@ EQUAL_ENERGY, PAPER = "equal energy", "paper"
 _ABOVE, _BELOW = "bands above 0.5 π rad/pixel", "bands below 0.5 π rad/pixel"
 
 
-def _mean_of(quantity: str, bands: str, unit: str, question: Any) -> Any:
-    return estimate(
-        f"{quantity}, mean over {bands}", unit, question=question, in_pixels=True, default=nan
+def _mean_of(bands: str, asks: str, better: Literal["", "lower"] = "lower") -> Any:
+    return kit.estimate(
+        f"accuracy drop, mean over {bands}",
+        kit.POINTS,
+        asks=asks,
+        better=better,
+        in_pixels=True,
+        default=nan,
+        reduce=kit.Reduce.DROP,
     )
 
 
-@result_type("frequency-robustness")
-class BandAccuracy(Curve):
-    """Accuracy under noise confined to a band of frequencies; one row for each band."""
+@kit.result("frequency-robustness", "Robustness to noise of frequency bands")
+class BandAccuracy(kit.Curve):
+    """Accuracy under noise confined to a band of frequencies; one row for each band.
+
+    Accuracy drop under noise of equal energy in each frequency band, with its 95% interval
+    over images. High frequencies are to the right.
+    """
 
     value_name: ClassVar[str] = "drop"
     x_name: ClassVar[str] = "frequency"
 
-    frequency: np.ndarray = column("Frequency", "π rad/pixel", "center of the band")
-    rms: np.ndarray = column(
+    frequency: np.ndarray = kit.column("Frequency", "π rad/pixel", "center of the band")
+    rms: np.ndarray = kit.column(
         "RMS of the noise", "", "root mean square over all images, in pixels of 0 ... 1"
     )
-    accuracy: Estimated = estimate("Accuracy", "%", "accuracy on noisy images")
-    drop: Estimated = estimate("Accuracy drop", POINTS, "without noise minus with noise")
-    mean_drop: Number = _mean_of("accuracy drop", "frequency bands", POINTS, questions.NOISE)
-    high_drop: Number = _mean_of("accuracy drop", _ABOVE, POINTS, questions.HIGH_NOISE)
-    low_drop: Number = _mean_of("accuracy drop", _BELOW, POINTS, questions.LOW_NOISE)
-    contrast: Number = estimate(
-        "High minus low", POINTS, "mean drop of high minus low bands", default=nan, keep=True
+    accuracy: kit.Estimated = kit.estimate("Accuracy", "%", "accuracy on noisy images")
+    drop: kit.Estimated = kit.estimate(
+        "Accuracy drop", kit.POINTS, "without noise minus with noise"
     )
-    clean_accuracy: float = scalar("Clean accuracy", "", "accuracy without noise", default=nan)
-    width: float = scalar("Band width", "π rad/pixel", "of each band", default=BAND_WIDTH)
-    left_out: str = scalar(
+    mean_drop: kit.Number = _mean_of(
+        "frequency bands", "How much does noise in one frequency band reduce accuracy?", ""
+    )
+    high_drop: kit.Number = _mean_of(
+        _ABOVE, "How much does high-frequency noise reduce accuracy?"
+    )
+    low_drop: kit.Number = _mean_of(
+        _BELOW, "How much does low-frequency noise reduce accuracy?"
+    )
+    contrast: kit.Number = kit.estimate(
+        "High minus low",
+        kit.POINTS,
+        "mean drop of high minus low bands",
+        default=nan,
+        keep=True,
+    )
+    clean_accuracy: float = kit.scalar(
+        "Clean accuracy", "", "accuracy without noise", default=nan
+    )
+    width: float = kit.scalar("Band width", "π rad/pixel", "of each band", default=BAND_WIDTH)
+    left_out: str = kit.scalar(
         "Empty bands", "", "bands without any frequency of images this small", default=""
     )
-    classes: int = scalar("Classes", "", "number of classes of the model", default=0)
+    classes: int = kit.scalar("Classes", "", "number of classes of the model", default=0)
 
-    def sentences(self) -> Iterator[str | Finding]:
+    def sentences(self) -> Iterator[str | kit.Finding]:
         """Largest drop over bands, named as a maximum."""
         same = np.allclose(self.rms, self.rms[0], rtol=0.01)
         yield drops_text(
@@ -99,9 +110,13 @@ class BandAccuracy(Curve):
         yield from chance_findings(self.clean_accuracy, self.provenance, self.classes)
 
 
-@result_type("frequency-contrasts")
-class FrequencyContrasts(Result):
+@kit.result("frequency-contrasts", "High against low frequencies", figures={})
+class FrequencyContrasts(kit.Result):
     """Accuracy drop at high minus low frequencies; one row for each kind of noise.
+
+    The mean accuracy drop at high minus low frequencies. The paper claims that attention
+    models are robust to high frequencies and convolutional models to low ones. Its noise is
+    stronger at high frequencies.
 
     The paper's noise is stronger at high frequencies, so that what holds only for it is a
     statement about the strength of the noise.
@@ -109,11 +124,11 @@ class FrequencyContrasts(Result):
 
     row_names: ClassVar[tuple[str, ...]] = ("noise",)
 
-    noise: Texts = column("Noise", "", "'equal energy' in each band, or 'paper'")
-    contrast: Estimated = estimate(
+    noise: kit.Texts = kit.column("Noise", "", "'equal energy' in each band, or 'paper'")
+    contrast: kit.Estimated = kit.estimate(
         f"difference of accuracy drops, {_ABOVE} minus bands below",
-        POINTS,
-        question=questions.NOISE_FREQUENCY,
+        kit.POINTS,
+        asks="Is the model more sensitive to high- or to low-frequency noise?",
         in_pixels=True,
     )
 
@@ -128,49 +143,37 @@ class FrequencyContrasts(Result):
         return {"reading": words}
 
 
-@ANALYSES.register
+@kit.analysis
 class FrequencyNoise(PerturbedAccuracy):
     """Accuracy drop under noise of each frequency band."""
 
     name = "frequency-noise"
     group = "robustness"
-    images = Sizes(fewest=16, quick=128, standard=512)
+    images = kit.Sizes(fewest=16, quick=128, standard=512)
     source = "Park & Kim (2022), fig. 2b; equal energy as in Yin et al. (2019)"
     claims = ("C7",)
     passes = 1.5
-    sections = (
-        Section(
-            BandAccuracy,
-            "Robustness to noise of frequency bands",
-            "Accuracy drop under noise of equal energy in each frequency band, with its 95% "
-            "interval over images. High frequencies are to the right.",
-        ),
-        Section(
-            FrequencyContrasts,
-            "High against low frequencies",
-            "The mean accuracy drop at high minus low frequencies. The paper claims "
-            "that attention models are robust to high frequencies and convolutional models to "
-            "low ones. Its noise is stronger at high frequencies.",
-            figures={},
-        ),
+    gives = (
+        BandAccuracy,
+        FrequencyContrasts,
     )
 
-    frequencies: tuple[float, ...] = option(
+    frequencies: tuple[float, ...] = kit.option(
         BAND_CENTERS,
         "centers of the bands in π rad/pixel",
         minimum=0,
         maximum=1,
         quick=BAND_CENTERS[::2],
     )
-    rms: float = option(
+    rms: float = kit.option(
         0.1, "root mean square of the noise, for pixel values in [0, 1]", above=0
     )
-    protocol: Literal["default", "paper", "both"] = option(
+    protocol: Literal["default", "paper", "both"] = kit.option(
         "default",
         "noise with equal energy in each band (default), noise as in the code of Park & Kim "
         "(2022) (paper), or both",
     )
-    paper_amplitude: float = option(
+    paper_amplitude: float = kit.option(
         PAPER_AMPLITUDE,
         "amplitude of the paper protocol, in units of normalized pixel values; used only with "
         "paper or both",
@@ -181,7 +184,7 @@ class FrequencyNoise(PerturbedAccuracy):
         super().__post_init__()
         low, high = min(self.frequencies, default=SPLIT), max(self.frequencies, default=SPLIT)
         if self.protocol == "both" and not low < SPLIT < high:
-            raise InputError(
+            raise kit.InputError(
                 f"frequencies must lie on both sides of {SPLIT} for the comparison of both "
                 f"protocols, got {low:g} to {high:g}"
             )
@@ -211,11 +214,11 @@ class FrequencyNoise(PerturbedAccuracy):
         return pixels + with_rms(noise, self.rms)
 
     def results(
-        self, outcomes: Paired, conditions: Sequence[Condition], subject: Subject
-    ) -> Sequence[Result]:
+        self, outcomes: Paired, conditions: Sequence[Condition], subject: kit.Subject
+    ) -> Sequence[kit.Result]:
         """The bands of the first protocol, and the contrast under each, if both sides are."""
         if not outcomes.rms.any():
-            raise InputError(
+            raise kit.InputError(
                 "frequencies must include a band that holds frequencies of these images, got "
                 "none. Use other bands or larger images."
             )
@@ -231,7 +234,9 @@ class FrequencyNoise(PerturbedAccuracy):
             noise=np.array(
                 [PAPER if r.provenance.protocol == "paper" else EQUAL_ENERGY for r in results]
             ),
-            contrast=mean(np.stack([np.asarray(c.by_unit) for c in contrasts], axis=1), skewed),
+            contrast=kit.mean(
+                np.stack([np.asarray(c.by_unit) for c in contrasts], axis=1), skewed
+            ),
         )
         return first, joint
 
@@ -241,20 +246,20 @@ class FrequencyNoise(PerturbedAccuracy):
         fall, correct = outcomes.drops[:, filled], outcomes.correct[:, 1:][:, filled]
         every, high, low = frequency >= 0, frequency > SPLIT, frequency < SPLIT
 
-        def over(bands: np.ndarray) -> Number:
+        def over(bands: np.ndarray) -> kit.Number:
             if not bands.any():
-                return Number(nan)
+                return kit.Number(nan)
             interval = skewed if bands.sum() > 1 else paired_proportion
-            return mean(fall[:, bands].mean(1), interval)
+            return kit.mean(fall[:, bands].mean(1), interval)
 
-        contrast = Number(nan)
+        contrast = kit.Number(nan)
         if high.any() and low.any():
-            contrast = mean(fall[:, high].mean(1) - fall[:, low].mean(1), skewed)
+            contrast = kit.mean(fall[:, high].mean(1) - fall[:, low].mean(1), skewed)
         result = BandAccuracy(
             frequency=frequency,
             rms=strength[strength > 0],
-            accuracy=mean(correct, proportion),
-            drop=mean(fall, paired_proportion),
+            accuracy=kit.mean(correct, proportion),
+            drop=kit.mean(fall, paired_proportion),
             mean_drop=over(every),
             high_drop=over(high),
             low_drop=over(low),

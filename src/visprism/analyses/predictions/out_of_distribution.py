@@ -19,21 +19,11 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 from jaxtyping import Float, Int
 
-from visprism.anatomy.blocks.anatomy import Block
-from visprism.core.options import option
-from visprism.core.run import Run
+from visprism import kit
 from visprism.core.statistics import auroc_interval
-from visprism.estimates import questions
-from visprism.estimates.estimated import Estimated
-from visprism.estimates.findings import Finding
 from visprism.images.images import ordered
 from visprism.images.open_data import content_of, load_data
-from visprism.kit.analysis import ANALYSES, Analysis, Cost, Needs, Section, Sizes
-from visprism.kit.model_on_images import Subject
-from visprism.passes.blocks import block_columns
 from visprism.passes.pooled import PooledFeatures, halves, pooled_features, unit
-from visprism.table.result import Result, Texts, column, estimate, result_type, scalar
-from visprism.table.shapes import SeriesPerBlock
 
 MSP, ENERGY, MAX_LOGIT = "maximum softmax", "energy", "max-logit"
 NEIGHBOR, MAHALANOBIS = "k-NN distance", "Mahalanobis distance"
@@ -43,9 +33,13 @@ _TRUE_POSITIVES = 0.95
 Scores = tuple[Float[np.ndarray, " m"], Float[np.ndarray, " n"]]  # of both data sets
 
 
-@result_type("out-of-distribution")
-class Detection(SeriesPerBlock):
+@kit.result("out-of-distribution", "Out-of-distribution scores")
+class Detection(kit.SeriesPerBlock):
     """AUROC of scores against images of other data; a row for each score and block.
+
+    Each line is a score: the probability that an image of the data scores above one of the
+    other data, with its 95% interval. 0.5 is chance level; below it, images of the other
+    data score higher. Scores of logits are drawn at the depth of the head.
 
     Scores of logits stand at the head.
     """
@@ -54,25 +48,25 @@ class Detection(SeriesPerBlock):
     value_name: ClassVar[str] = "auroc"
     row_names: ClassVar[tuple[str, ...]] = ("score",)
 
-    score: Texts = column(
+    score: kit.Texts = kit.column(
         "Score",
         "",
         "of logits: 'maximum softmax', 'energy', 'max-logit'; of features: 'k-NN distance', "
         "'Mahalanobis distance'",
     )
-    auroc: Estimated = estimate(
+    auroc: kit.Estimated = kit.estimate(
         "AUROC",
         "",
         "probability that an image of the data scores above another one; 0.5 is chance",
-        question=questions.OTHER_DATA,
+        asks="Does the confidence detect images of other data?",
     )
-    fpr95: np.ndarray = column(
+    fpr95: np.ndarray = kit.column(
         "FPR at 95% TPR", "", "fraction of the other images accepted where 95% of the data are"
     )
-    other_data: str = scalar("Other data", "", "of another distribution")
-    other_images: int = scalar("Other images", "", "number of images of the other data")
-    fitted_on: str = scalar("Fitted on", "", "images of k-NN and Mahalanobis distance")
-    pooling: str = scalar("Pooling", "", "'mean' over the grid, 'class' tokens, or 'both'")
+    other_data: str = kit.scalar("Other data", "", "of another distribution")
+    other_images: int = kit.scalar("Other images", "", "number of images of the other data")
+    fitted_on: str = kit.scalar("Fitted on", "", "images of k-NN and Mahalanobis distance")
+    pooling: str = kit.scalar("Pooling", "", "'mean' over the grid, 'class' tokens, or 'both'")
 
     @property
     def units_text(self) -> str:
@@ -88,7 +82,7 @@ class Detection(SeriesPerBlock):
         """Which data it was compared with."""
         return {"subject": self.other_data}
 
-    def sentences(self) -> Iterator[str | Finding]:
+    def sentences(self) -> Iterator[str | kit.Finding]:
         """Each score, and what was compared."""
         yield from super().sentences()
         if np.isfinite(self.auroc).any():
@@ -101,45 +95,36 @@ class Detection(SeriesPerBlock):
             )
 
 
-@ANALYSES.register
-class OutOfDistribution(Analysis):
+@kit.analysis
+class OutOfDistribution(kit.Analysis):
     """AUROC of out-of-distribution scores of logits and of each block against other data."""
 
     name = "out-of-distribution"
     group = "robustness"
-    needs = Needs.FEATURES | Needs.PIXELS
-    images = Sizes(fewest=100, full=5000)
+    needs = kit.Needs.FEATURES | kit.Needs.PIXELS
+    images = kit.Sizes(fewest=100, full=5000)
     default = False  # which data is of another distribution, only the user can say
     required = "ood_data"
     source = (
         "Hendrycks & Gimpel (2017); Liu et al. (2020); Hendrycks et al. (2022); Sun et al. "
         "(2022); Lee et al. (2018)"
     )
-    sections = (
-        Section(
-            Detection,
-            "Out-of-distribution scores",
-            "Each line is a score: the probability that an image of the data scores above one "
-            "of the other data, with its 95% interval. 0.5 is chance level; below it, images "
-            "of the other data score higher. Scores of logits are drawn at the depth of the "
-            "head.",
-        ),
-    )
+    gives = Detection
 
-    ood_data: str | None = option(
+    ood_data: str | None = kit.option(
         None, "out-of-distribution images, in the form of DATA", names_data=True
     )
-    ood_split: str | None = option(
+    ood_split: str | None = kit.option(
         None, "split of ood_data; none: test if it has one, else all images", names_data=True
     )
-    pooling: Literal["mean", "class", "both"] = option(
+    pooling: Literal["mean", "class", "both"] = kit.option(
         "mean", "features of an image: mean over the grid, class tokens, or both"
     )
-    neighbors: int = option(
+    neighbors: int = kit.option(
         50, "number k of neighbors: the score is the distance to the k-th nearest", minimum=1
     )
 
-    def measure(self, subject: Subject, run: Run) -> Sequence[Result]:
+    def measure(self, subject: kit.Subject, run: kit.Run) -> Sequence[kit.Result]:
         """Pool the features of training images, test images and the other images."""
         assert self.ood_data is not None  # see `required`
         read = load_data(
@@ -158,14 +143,14 @@ class OutOfDistribution(Analysis):
             fitted = pooled_features(anatomy, training, pooling=pooling, run=run)
             fitted_on = "training images"
         others = pooled_features(anatomy, other, pooling=pooling, run=run)
-        labeled = subject.missing(Needs.TARGETS) is None
+        labeled = subject.missing(kit.Needs.TARGETS) is None
         rows = list(scores(fitted, test, others, self.neighbors, with_logits=labeled))
         areas, errors = np.array([auroc(*values) for _, _, values in rows]).T
         ends = auroc_interval(areas, errors, len(test), len(others))
         detection = Detection(
-            **block_columns([block or anatomy[-1] for _, block, _ in rows]),
+            **kit.block_columns([block or anatomy[-1] for _, block, _ in rows]),
             score=np.array([name for name, _, _ in rows]),
-            auroc=Estimated(areas, *ends),
+            auroc=kit.Estimated(areas, *ends),
             fpr95=np.array([false_positives(*values) for _, _, values in rows]),
             other_data=self.ood_data,
             other_images=len(others),
@@ -175,7 +160,7 @@ class OutOfDistribution(Analysis):
         )
         return (detection,)
 
-    def inapplicable(self, subject: Subject) -> str | None:
+    def inapplicable(self, subject: kit.Subject) -> str | None:
         """With fewer images to fit than neighbors."""
         fitted = min(len(subject.training_images), subject.limit or inf)
         if subject.training_images is subject.images:
@@ -189,9 +174,9 @@ class OutOfDistribution(Analysis):
         data = options["ood_data"]
         return [] if data is None else [content_of(data, options["ood_split"])]
 
-    def cost(self, subject: Subject) -> Cost:
+    def cost(self, subject: kit.Subject) -> kit.Cost:
         """A pass over test images, training images and the other images."""
-        return Cost(per_image=3.3)
+        return kit.Cost(per_image=3.3)
 
 
 def scores(
@@ -201,7 +186,7 @@ def scores(
     neighbors: int,
     *,
     with_logits: bool,
-) -> Iterator[tuple[str, Block | None, Scores]]:
+) -> Iterator[tuple[str, kit.Block | None, Scores]]:
     """Name, block (None: the head) and values of each score, of both data sets."""
     if with_logits and test.logits is not None and other.logits is not None:
         pairs = zip(_of_logits(test.logits), _of_logits(other.logits), strict=True)

@@ -7,16 +7,12 @@ from typing import Any, ClassVar
 from jaxtyping import Int64
 from torch import Tensor
 
-from visprism.core.run import Run
-from visprism.estimates.estimated import Estimated
+from visprism import kit
 from visprism.estimates.text import points_text
-from visprism.kit.analysis import Analysis, Cost, Needs, Sizes
-from visprism.kit.model_on_images import Subject
 from visprism.passes.perturbed import Paired, Pixels, PixelSpace, evaluate_perturbed
-from visprism.table.result import Result
 
 
-class PerturbedAccuracy(Analysis):
+class PerturbedAccuracy(kit.Analysis):
     """Accuracy and NLL of each image without and with each of several changes of its pixels.
 
     A subclass declares the `conditions`, the `change` of the pixels under one of them, and the
@@ -24,8 +20,8 @@ class PerturbedAccuracy(Analysis):
     the clean predictions are shared by all analyses of a study.
     """
 
-    images: ClassVar[Sizes] = Sizes(fewest=16, quick=64, standard=512)
-    needs: ClassVar[Needs] = Needs.TARGETS | Needs.PIXELS | Needs.OUTPUTS
+    images: ClassVar[kit.Sizes] = kit.Sizes(fewest=16, quick=64, standard=512)
+    needs: ClassVar[kit.Needs] = kit.Needs.TARGETS | kit.Needs.PIXELS | kit.Needs.OUTPUTS
     passes: ClassVar[float] = 1.2  # forward passes that a condition costs, with its change
 
     @abstractmethod
@@ -40,11 +36,11 @@ class PerturbedAccuracy(Analysis):
 
     @abstractmethod
     def results(
-        self, outcomes: Paired, conditions: Sequence[Any], subject: Subject
-    ) -> Sequence[Result]:
+        self, outcomes: Paired, conditions: Sequence[Any], subject: kit.Subject
+    ) -> Sequence[kit.Result]:
         """The results, the main one first."""
 
-    def measure(self, subject: Subject, run: Run) -> Sequence[Result]:
+    def measure(self, subject: kit.Subject, run: kit.Run) -> Sequence[kit.Result]:
         """Evaluate the model under each condition."""
         way, (height, width) = subject.known_preprocessing, subject.anatomy.image_shape[-2:]
         conditions, space = self.conditions((height, width)), PixelSpace(way.mean, way.std)
@@ -67,15 +63,15 @@ class PerturbedAccuracy(Analysis):
             result.measured(origin) for result in self.results(outcomes, conditions, subject)
         ]
 
-    def cost(self, subject: Subject) -> Cost:
+    def cost(self, subject: kit.Subject) -> kit.Cost:
         """One forward pass for each condition, and one without any change."""
         height, width = subject.anatomy.image_shape[-2:]
-        return Cost(per_image=1 + self.passes * len(self.conditions((height, width))))
+        return kit.Cost(per_image=1 + self.passes * len(self.conditions((height, width))))
 
 
 def drops_text(
     change: str,
-    drop: Estimated,
+    drop: kit.Estimated,
     clean: float,
     cases: str,
     images: str,

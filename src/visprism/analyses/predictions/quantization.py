@@ -11,27 +11,20 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from visprism.anatomy.blocks.anatomy import Anatomy, Block
+from visprism import kit
 from visprism.anatomy.run.ablations import quantization, quantized, weights_of
-from visprism.core.errors import InputError
-from visprism.core.options import option
-from visprism.core.run import Run
-from visprism.estimates import questions
-from visprism.estimates.answers import POINTS
-from visprism.estimates.estimated import Estimated, mean, paired_proportion
-from visprism.estimates.findings import Finding
+from visprism.estimates.estimated import paired_proportion
 from visprism.estimates.text import points_text
-from visprism.kit.analysis import ANALYSES, Analysis, Cost, Needs, Section, Sizes
-from visprism.kit.model_on_images import Subject
 from visprism.passes.ablated import ablated_outcomes
-from visprism.passes.blocks import block_columns
-from visprism.table.result import Result, Texts, column, estimate, result_type, scalar
-from visprism.table.shapes import SeriesPerBlock
 
 
-@result_type("quantization-sensitivity")
-class QuantizationSensitivity(SeriesPerBlock):
+@kit.result("quantization-sensitivity", "Quantization sensitivity")
+class QuantizationSensitivity(kit.SeriesPerBlock):
     """Accuracy and NLL with the weights of one block quantized; a row for each block and bits.
+
+    Each line is a number of bits: the rise of the NLL when the weights of one block are
+    rounded to it, with its 95% interval over images. Rounding is symmetric for each output
+    channel and to nearest; activations keep their precision.
 
     Intervals of drops are Bonett and Price's.
     """
@@ -40,27 +33,27 @@ class QuantizationSensitivity(SeriesPerBlock):
     series_name: ClassVar[str] = "bits"
     row_names: ClassVar[tuple[str, ...]] = ("bits",)
 
-    bits: Texts = column("Bits", "", "of the weights of the block: '8 bits', ...")
-    nll_rise: Estimated = estimate(
+    bits: kit.Texts = kit.column("Bits", "", "of the weights of the block: '8 bits', ...")
+    nll_rise: kit.Estimated = kit.estimate(
         "NLL rise", "nats", "NLL with the quantized block minus the model's NLL"
     )
-    accuracy: np.ndarray = column("Accuracy", "", "with the quantized block")
-    drop: Estimated = estimate(
+    accuracy: np.ndarray = kit.column("Accuracy", "", "with the quantized block")
+    drop: kit.Estimated = kit.estimate(
         "Accuracy drop",
-        POINTS,
+        kit.POINTS,
         "accuracy of the model minus that with the quantized block",
-        question=questions.QUANTIZATION,
+        asks="How much does accuracy drop when one block is quantized?",
         comparison="none",  # selected maxima of different blocks
     )
-    weight_error: np.ndarray = column(
+    weight_error: np.ndarray = kit.column(
         "Relative weight error",
         "",
         "squared norm of the rounding over squared norm of the weights",
     )
-    baseline_accuracy: float = scalar("Baseline accuracy", "", "accuracy of the model")
-    baseline_nll: float = scalar("Baseline NLL", "nats", "NLL of the model")
+    baseline_accuracy: float = kit.scalar("Baseline accuracy", "", "accuracy of the model")
+    baseline_nll: float = kit.scalar("Baseline NLL", "nats", "NLL of the model")
 
-    def sentences(self) -> Iterator[str | Finding]:
+    def sentences(self) -> Iterator[str | kit.Finding]:
         """For each number of bits the largest NLL rise and its drop."""
         for name, rows in self.series().items():
             worst = int(rows[self.values[rows].argmax()])
@@ -89,36 +82,28 @@ class QuantizationSensitivity(SeriesPerBlock):
         }
 
 
-@ANALYSES.register
-class Quantization(Analysis):
+@kit.analysis
+class Quantization(kit.Analysis):
     """NLL rise after rounding one block to a few bits."""
 
     name = "quantization"
     group = "robustness"
-    needs = Needs.TARGETS
-    images = Sizes(fewest=16, quick=64, standard=512)
+    needs = kit.Needs.TARGETS
+    images = kit.Sizes(fewest=16, quick=64, standard=512)
     default = False  # as many passes as an ablation for each number of bits
     source = "Nagel et al. (2021), sec. 2 and 3.5"
-    sections = (
-        Section(
-            QuantizationSensitivity,
-            "Quantization sensitivity",
-            "Each line is a number of bits: the rise of the NLL when the weights of one block "
-            "are rounded to it, with its 95% interval over images. Rounding is symmetric for "
-            "each output channel and to nearest; activations keep their precision.",
-        ),
-    )
+    gives = QuantizationSensitivity
 
-    bits: tuple[int, ...] = option(
+    bits: tuple[int, ...] = kit.option(
         (8, 6, 4), "numbers of bits of a weight", minimum=2, maximum=16, quick=(4,)
     )
 
-    def measure(self, subject: Subject, run: Run) -> Sequence[Result]:
+    def measure(self, subject: kit.Subject, run: kit.Run) -> Sequence[kit.Result]:
         """Quantize each block in turn."""
         anatomy = subject.anatomy
         blocks = [block for block in anatomy if weights_of(anatomy, block)]
         if not blocks:
-            raise InputError(f"{type(anatomy.model).__name__} has no block with weights")
+            raise kit.InputError(f"{type(anatomy.model).__name__} has no block with weights")
         rows = [(number, block) for number in self.bits for block in blocks]
         changes = np.array([_change(anatomy, block, number) for number, block in rows])
         rounding, squares = changes.T
@@ -133,11 +118,11 @@ class Quantization(Analysis):
         )
         return (
             QuantizationSensitivity(
-                **block_columns([block for _, block in rows]),
+                **kit.block_columns([block for _, block in rows]),
                 bits=np.array([f"{number} bits" for number, _ in rows]),
                 accuracy=outcomes.correct[:, 1:].mean(0),
-                drop=mean(outcomes.drops, paired_proportion),
-                nll_rise=mean(outcomes.rises),
+                drop=kit.mean(outcomes.drops, paired_proportion),
+                nll_rise=kit.mean(outcomes.rises),
                 weight_error=weight_error,
                 baseline_accuracy=outcomes.accuracy,
                 baseline_nll=outcomes.nll,
@@ -145,12 +130,12 @@ class Quantization(Analysis):
             ),
         )
 
-    def cost(self, subject: Subject) -> Cost:
+    def cost(self, subject: kit.Subject) -> kit.Cost:
         """Half a forward pass for each block and number of bits."""
-        return Cost(per_image=1.5 + 0.55 * len(self.bits) * len(subject.anatomy))
+        return kit.Cost(per_image=1.5 + 0.55 * len(self.bits) * len(subject.anatomy))
 
 
-def _change(anatomy: Anatomy, block: Block, bits: int) -> tuple[float, float]:
+def _change(anatomy: kit.Anatomy, block: kit.Block, bits: int) -> tuple[float, float]:
     """Squared norms of the weights' change and of the weights."""
     parameters = dict(anatomy.model.named_parameters(remove_duplicate=False))
     weights = [parameters[n].detach().cpu().double() for n in weights_of(anatomy, block)]

@@ -12,55 +12,48 @@ import torch
 from jaxtyping import Int64
 from matplotlib.axes import Axes
 
-from visprism.core.errors import InputError
-from visprism.core.run import Run
+from visprism import kit
 from visprism.core.statistics import FEWEST_DIFFERENT, wilson
-from visprism.drawing.registry import figure
-from visprism.drawing.style import FAINT, INK, KIND_COLORS, named_points
-from visprism.estimates import questions
-from visprism.estimates.estimated import Estimated, ratio
-from visprism.estimates.findings import Finding
+from visprism.drawing import style
+from visprism.estimates.estimated import ratio
 from visprism.estimates.text import images_text, text_of
-from visprism.kit.analysis import (
-    ANALYSES,
-    Analysis,
-    Cost,
-    Needs,
-    Section,
-    Sizes,
-    reason_of_error,
-)
-from visprism.kit.model_on_images import Subject
 from visprism.passes.predictions import Predictions
-from visprism.table.result import Result, Texts, column, estimate, result_type
 
 NO_CUE = -1  # the texture of an image that has none
 _FEWEST_CATEGORIES = 2  # of which each image shows both, so that every decision is for one
 
 
-@result_type("shape-bias")
-class CueDecisions(Result):
-    """Decisions on images whose shape and texture differ, by category and for all images."""
+@kit.result("shape-bias", "Shape bias")
+class CueDecisions(kit.Result):
+    """Decisions on images whose shape and texture differ, by category and for all images.
 
-    category: Texts = column("Category", "", "category of the shape; 'all' in the last row")
-    images: np.ndarray = column("Images", "", "images whose shape and texture differ")
-    shape_decisions: np.ndarray = column(
+    Each point is a category: 1 if all decisions for shape or texture are for the shape, 0
+    if all are for the texture, with its 95% interval. The diamond is the mean over all
+    images. A model that learned classes of shapes, as in the data set `shapes`, chooses the
+    shape because of its task.
+    """
+
+    category: kit.Texts = kit.column(
+        "Category", "", "category of the shape; 'all' in the last row"
+    )
+    images: np.ndarray = kit.column("Images", "", "images whose shape and texture differ")
+    shape_decisions: np.ndarray = kit.column(
         "Shape decisions", "", "images classified by their shape"
     )
-    texture_decisions: np.ndarray = column(
+    texture_decisions: np.ndarray = kit.column(
         "Texture decisions", "", "images classified by their texture"
     )
-    bias: Estimated = estimate(
+    bias: kit.Estimated = kit.estimate(
         "shape bias",
         "%",
         "shape decisions over shape and texture decisions; NaN without any",
-        question=questions.SHAPE_BIAS,
+        asks="Does the model classify by shape or by texture?",
     )
-    accuracy: np.ndarray = column(
+    accuracy: np.ndarray = kit.column(
         "Accuracy", "", "shape decisions over all images with conflicting cues"
     )
 
-    def sentences(self) -> Iterator[str | Finding]:
+    def sentences(self) -> Iterator[str | kit.Finding]:
         """The shape bias of all images, and how many are classified by either cue."""
         images, categories = int(self.images[-1]), len(self) - 1
         decisions = int(self.shape_decisions[-1] + self.texture_decisions[-1])
@@ -75,7 +68,7 @@ class CueDecisions(Result):
         if low[0] > chance:
             yield f"{text}, {fraction:.1%} of {tested}"
             return
-        yield Finding(
+        yield kit.Finding(
             f"{text}: {decisions} of {tested} are classified as their shape or their "
             "texture, not significantly more than expected by chance "
             f"({chance:.1%}); the shape bias is not informative",
@@ -87,28 +80,19 @@ class CueDecisions(Result):
         return np.array([len(self) - 1])
 
 
-@ANALYSES.register
-class ShapeBias(Analysis):
+@kit.analysis
+class ShapeBias(kit.Analysis):
     """Decisions for shape or texture on images whose cues conflict."""
 
     name = "shape-bias"
-    images = Sizes(quick=None, standard=None, work=0.5)
+    images = kit.Sizes(quick=None, standard=None, work=0.5)
     rank = 0
     group = "robustness"
-    needs = Needs.TARGETS | Needs.TEXTURES | Needs.OUTPUTS
+    needs = kit.Needs.TARGETS | kit.Needs.TEXTURES | kit.Needs.OUTPUTS
     source = "Geirhos et al. (2019)"
-    sections = (
-        Section(
-            CueDecisions,
-            "Shape bias",
-            "Each point is a category: 1 if all decisions for shape or texture are for the "
-            "shape, 0 if all are for the texture, with its 95% interval. The diamond is the "
-            "mean over all images. A model that learned classes of shapes, as in the data set "
-            "`shapes`, chooses the shape because of its task.",
-        ),
-    )
+    gives = CueDecisions
 
-    def measure(self, subject: Subject, run: Run) -> Sequence[Result]:
+    def measure(self, subject: kit.Subject, run: kit.Run) -> Sequence[kit.Result]:
         """Compare the decisions with shapes and textures."""
         names, textures = subject.images.class_names, subject.images.textures
         assert textures is not None  # see `needs`
@@ -118,13 +102,13 @@ class ShapeBias(Analysis):
         textures = textures[: len(predictions)]
         return (shape_bias(decisions, textures, names),)
 
-    def cost(self, subject: Subject) -> Cost:
+    def cost(self, subject: kit.Subject) -> kit.Cost:
         """One pass."""
-        return Cost(per_image=1.0)
+        return kit.Cost(per_image=1.0)
 
-    def inapplicable(self, subject: Subject) -> str | None:
+    def inapplicable(self, subject: kit.Subject) -> str | None:
         """Without textures, or with classes that do not belong to the categories."""
-        return super().inapplicable(subject) or reason_of_error(
+        return super().inapplicable(subject) or kit.reason_of_error(
             classes_of, subject.images.class_names, subject.num_classes
         )
 
@@ -149,15 +133,17 @@ def shape_bias(
     shapes = predictions.targets.numpy()
     textures = np.asarray(textures)
     if predictions.num_classes != len(categories):
-        raise InputError(
+        raise kit.InputError(
             f"predictions must be over the {len(categories)} categories, got "
             f"{predictions.num_classes} classes. Use by_category."
         )
     if textures.shape != shapes.shape:
-        raise InputError(f"textures must be one per image ({len(shapes)}), got {len(textures)}")
+        raise kit.InputError(
+            f"textures must be one per image ({len(shapes)}), got {len(textures)}"
+        )
     conflict = (shapes != textures) & (textures != NO_CUE)
     if not conflict.any():
-        raise InputError(
+        raise kit.InputError(
             "at least one image must have the shape of one category and the texture of "
             "another, got none. Use a cue-conflict set, such as 'shapes?cues=conflict'."
         )
@@ -176,7 +162,7 @@ def shape_bias(
         single, either = (x[conflict].astype(float) for x in (by_shape, by_shape | by_texture))
         by_image[conflict, -1] = ratio(single, either).by_unit
     with np.errstate(invalid="ignore"):
-        bias = Estimated(shape / (shape + texture), low, high, by_image)
+        bias = kit.Estimated(shape / (shape + texture), low, high, by_image)
     return CueDecisions(
         category=np.array([name for name, _ in groups]),
         images=number,
@@ -200,19 +186,19 @@ def by_category(predictions: Predictions, classes: Sequence[Sequence[int]]) -> P
     return Predictions(scores, predictions.targets, predictions.provenance)
 
 
-@figure(width=2.6, height=2.8, share=False)
+@kit.figure(width=2.6, height=2.8, share=False)
 def _(result: CueDecisions, ax: Axes) -> Axes:
     """Shape bias of each category with its 95% interval, and of all images."""
     others = len(result) - 1
-    ax.axvline(0.5, color=FAINT, linewidth=0.6, linestyle=(0, (4, 3)))
-    names, colors = result.category.tolist(), [*[KIND_COLORS["conv"]] * others, INK]
+    ax.axvline(0.5, color=style.FAINT, linewidth=0.6, linestyle=(0, (4, 3)))
+    names, colors = result.category.tolist(), [*[style.KIND_COLORS["conv"]] * others, style.INK]
     about = [
         f"{name} · {shape} shape, {texture} texture"
         for name, shape, texture in zip(
             names, result.shape_decisions, result.texture_decisions, strict=True
         )
     ]
-    named_points(ax, names, result.bias, about, colors, "o" * others + "D")
+    style.named_points(ax, names, result.bias, about, colors, "o" * others + "D")
     ax.set(xlim=(-0.02, 1.02), xlabel="Shape bias (0: texture, 1: shape)")
     return ax
 
@@ -266,7 +252,7 @@ def classes_of(categories: Sequence[str], num_classes: int) -> list[tuple[int, .
     if num_classes == _CLASSES and not unknown:
         return [SIXTEEN[name] for name in categories]
     got = f"categories {', '.join(unknown[:3])}" if num_classes == _CLASSES else num_classes
-    raise InputError(
+    raise kit.InputError(
         f"num_classes must be {len(categories)}, the number of categories, or {_CLASSES} with "
         f"the 16 categories of Geirhos et al. (airplane, bear, ..., truck), got {got}"
     )

@@ -14,22 +14,14 @@ from matplotlib.axes import Axes
 from matplotlib.ticker import PercentFormatter
 from torch import Tensor, nn
 
+from visprism import kit
 from visprism.analyses.predictions.corruptions import not_corruptible, seconds_to_corrupt
-from visprism.core.errors import InputError
-from visprism.core.options import option
-from visprism.core.run import DEFAULT_RUN, Run
-from visprism.drawing.registry import figure
-from visprism.drawing.style import KIND_COLORS, named_points
-from visprism.estimates import questions
-from visprism.estimates.estimated import Estimated, Number, mean, stacked, within_one
-from visprism.estimates.findings import Finding
+from visprism.drawing import style
+from visprism.estimates.estimated import stacked, within_one
 from visprism.estimates.text import readable, text_of, titled
 from visprism.images.corruptions.sequences import PERTURBATIONS, SequenceBatches
-from visprism.kit.analysis import ANALYSES, Analysis, Cost, Needs, Section, Sizes
-from visprism.kit.model_on_images import Subject
 from visprism.passes.outcomes import outcomes
 from visprism.passes.predict import predict
-from visprism.table.result import Result, Texts, column, estimate, result_type
 
 Perturbation = Literal[
     "gaussian_noise", "shot_noise", "motion_blur", "zoom_blur", "snow", "brightness",
@@ -38,20 +30,27 @@ Perturbation = Literal[
 _FRAMES = 31  # of nearly all sequences
 
 
-@result_type("stability")
-class FlipRates(Result):
-    """How often the predicted class changes along sequences; one row per perturbation."""
+@kit.result("stability", "Flip rate along perturbation sequences")
+class FlipRates(kit.Result):
+    """How often the predicted class changes along sequences; one row per perturbation.
 
-    perturbation: Texts = column("Perturbation", "", "name of the perturbation")
-    frames: np.ndarray = column("Frames", "", "frames of a sequence")
-    flip_rate: Estimated = estimate(
+    Each point is a perturbation: the fraction of frames whose predicted class differs from
+    the previous frame's, or for noise from the first frame's.
+    """
+
+    perturbation: kit.Texts = kit.column("Perturbation", "", "name of the perturbation")
+    frames: np.ndarray = kit.column("Frames", "", "frames of a sequence")
+    flip_rate: kit.Estimated = kit.estimate(
         "Flip rate", "%", "fraction of frames with another class than their reference frame"
     )
-    mean_flip_rate: Number = estimate(
-        "mean flip rate", "%", "over perturbations", question=questions.STABILITY
+    mean_flip_rate: kit.Number = kit.estimate(
+        "mean flip rate",
+        "%",
+        "over perturbations",
+        asks="Are predictions stable along perturbation sequences?",
     )
 
-    def sentences(self) -> Iterator[str | Finding]:
+    def sentences(self) -> Iterator[str | kit.Finding]:
         """The mean flip rate, and the highest of a perturbation."""
         yield from super().sentences()
         worst = int(self.flip_rate.argmax())
@@ -61,30 +60,23 @@ class FlipRates(Result):
         )
 
 
-@ANALYSES.register
-class Stability(Analysis):
+@kit.analysis
+class Stability(kit.Analysis):
     """Flip rate of predictions along sequences of slightly changed images."""
 
     name = "stability"
     group = "robustness"
-    images = Sizes(fewest=16, quick=64, standard=512)
-    needs = Needs.TARGETS | Needs.PIXELS | Needs.OUTPUTS
+    images = kit.Sizes(fewest=16, quick=64, standard=512)
+    needs = kit.Needs.TARGETS | kit.Needs.PIXELS | kit.Needs.OUTPUTS
     source = "Hendrycks & Dietterich (2019), sec. 3.2 and 4.2"
     default = False
-    sections = (
-        Section(
-            FlipRates,
-            "Flip rate along perturbation sequences",
-            "Each point is a perturbation: the fraction of frames whose predicted class "
-            "differs from the previous frame's, or for noise from the first frame's.",
-        ),
-    )
+    gives = FlipRates
 
-    perturbations: tuple[Perturbation, ...] = option(
+    perturbations: tuple[Perturbation, ...] = kit.option(
         PERTURBATIONS, "names of the perturbations", quick=PERTURBATIONS[::2]
     )
 
-    def measure(self, subject: Subject, run: Run) -> Sequence[Result]:
+    def measure(self, subject: kit.Subject, run: kit.Run) -> Sequence[kit.Result]:
         """Predict every frame of the sequences."""
         way = subject.known_preprocessing
         sequences: dict[str, SequenceBatches] = {
@@ -95,12 +87,14 @@ class Stability(Analysis):
         }
         return (stability(subject.model, sequences, run=run),)
 
-    def cost(self, subject: Subject) -> Cost:
+    def cost(self, subject: kit.Subject) -> kit.Cost:
         """One pass per frame, and the time to make the frames."""
         frames = _FRAMES * len(self.perturbations)
-        return Cost(per_image=frames, seconds_per_image=frames * seconds_to_corrupt(subject))
+        return kit.Cost(
+            per_image=frames, seconds_per_image=frames * seconds_to_corrupt(subject)
+        )
 
-    def inapplicable(self, subject: Subject) -> str | None:
+    def inapplicable(self, subject: kit.Subject) -> str | None:
         """Also where images are not RGB, or too small."""
         return super().inapplicable(subject) or not_corruptible(subject)
 
@@ -112,7 +106,7 @@ def stability(
     model: nn.Module,
     sequences: Mapping[str, Iterable[Frames]],
     *,
-    run: Run = DEFAULT_RUN,
+    run: kit.Run = kit.DEFAULT_RUN,
 ) -> FlipRates:
     """Flip rate for each perturbation.
 
@@ -129,17 +123,19 @@ def stability(
     Source: Hendrycks and Dietterich (2019), eq. 2.
     """
     if not sequences:
-        raise InputError("sequences must hold at least one perturbation, got none")
+        raise kit.InputError("sequences must hold at least one perturbation, got none")
     silent = replace(run, progress=None)
-    rows: list[tuple[int, Number]] = []  # frames and flip rate
+    rows: list[tuple[int, kit.Number]] = []  # frames and flip rate
     for name in run.track(list(sequences), "perturbations"):
         sizes: set[int] = set()
         predictions = predict(model, _flat(sequences[name], sizes), run=silent)
         if len(sizes) > 1:
-            raise InputError(f"sequences must have one number of frames, got {sorted(sizes)}")
+            raise kit.InputError(
+                f"sequences must have one number of frames, got {sorted(sizes)}"
+            )
         classes = outcomes(predictions).predicted.reshape(-1, sizes.pop())
         reference = classes[:, :1] if "noise" in name else classes[:, :-1]
-        flips = mean((classes[:, 1:] != reference).mean(1), within_one)
+        flips = kit.mean((classes[:, 1:] != reference).mean(1), within_one)
         rows.append((classes.shape[1], flips))
     frames, rates = zip(*rows, strict=True)
     every = np.mean([rate.by_unit for rate in rates], axis=0)
@@ -147,7 +143,7 @@ def stability(
         perturbation=np.array(list(sequences)),
         frames=np.array(frames),
         flip_rate=stacked(rates),
-        mean_flip_rate=mean(every, within_one),
+        mean_flip_rate=kit.mean(every, within_one),
         provenance=replace(predictions.provenance, images=len(every)),
     )
 
@@ -156,7 +152,7 @@ def _flat(batches: Iterable[Frames], sizes: set[int]) -> Iterator[tuple[Tensor, 
     """Frames as images, with targets that do not matter; adds their numbers to `sizes`."""
     for frames in batches:
         if frames.ndim != 5 or frames.shape[1] < 2:
-            raise InputError(
+            raise kit.InputError(
                 "sequences must be frames (images, frames, C, H, W), at least two of each "
                 f"image, got {tuple(frames.shape)}"
             )
@@ -165,12 +161,12 @@ def _flat(batches: Iterable[Frames], sizes: set[int]) -> Iterator[tuple[Tensor, 
         yield images, torch.zeros(len(images), dtype=torch.long)
 
 
-@figure(width=2.7, height=2.3, share=False)
+@kit.figure(width=2.7, height=2.3, share=False)
 def _(result: FlipRates, ax: Axes) -> Axes:
     """Flip rate of each perturbation with its 95% interval."""
     names, rates = list(map(titled, result.perturbation.tolist())), result.flip_rate
     about = [f"{n} · {r:.2%} of frames" for n, r in zip(names, rates.tolist(), strict=True)]
-    named_points(ax, names, rates, about, [KIND_COLORS["conv"]] * len(names))
+    style.named_points(ax, names, rates, about, [style.KIND_COLORS["conv"]] * len(names))
     ax.xaxis.set_major_formatter(PercentFormatter(1, decimals=None))
     ax.set(xlim=(0, None), xlabel=result.infos()["flip_rate"].heading)
     return ax

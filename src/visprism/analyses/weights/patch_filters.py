@@ -8,23 +8,10 @@ from jaxtyping import Float
 from matplotlib.axes import Axes
 from matplotlib.colors import Normalize
 
-from visprism.anatomy.blocks.anatomy import Anatomy
-from visprism.core.errors import InputError
-from visprism.core.options import option
-from visprism.core.run import DEFAULT_RUN, Run
+from visprism import kit
+from visprism.drawing import style
 from visprism.drawing.color_bars import caption, framed, picture
-from visprism.drawing.registry import figure
-from visprism.drawing.style import FAINT
-from visprism.estimates.findings import Finding
-from visprism.kit.analysis import (
-    ANALYSES,
-    Analysis,
-    Section,
-    function_of,
-    reason_of_error,
-)
-from visprism.kit.model_on_images import Subject
-from visprism.table.result import Result, result_type, scalar
+from visprism.kit.analysis import function_of
 from visprism.table.result import column as quantity
 
 _SCALE = Normalize(-1, 1)
@@ -32,9 +19,13 @@ _ACROSS, _DOWN = 7, 4  # components, as in the paper
 _BELOW = 0.36  # of the height of a component, for its share
 
 
-@result_type("patch-filters")
-class FilterComponents(Result):
-    """Principal components of the first kernels; one row for each weight of each component."""
+@kit.result("patch-filters", "Patch filters", table=False)
+class FilterComponents(kit.Result):
+    """Principal components of the first kernels; one row for each weight of each component.
+
+    Principal components of the kernels that first read the image, with their explained
+    variance. Smooth leading components span low frequencies.
+    """
 
     component: np.ndarray = quantity(
         "Component", "", "1 for the component of largest explained variance"
@@ -48,10 +39,10 @@ class FilterComponents(Result):
     value: np.ndarray = quantity(
         "Weight", "", "weight over the weight of largest magnitude of the component"
     )
-    parameter: str = scalar("Parameter", "", "name of the parameter that holds the kernels")
-    kernels: int = scalar("Kernels", "", "number of kernels")
+    parameter: str = kit.scalar("Parameter", "", "name of the parameter that holds the kernels")
+    kernels: int = kit.scalar("Kernels", "", "number of kernels")
 
-    def sentences(self) -> Iterator[str | Finding]:
+    def sentences(self) -> Iterator[str | kit.Finding]:
         """Explained variance of the leading components."""
         _, first = np.unique(self.component, return_index=True)
         shares = self.share[first]
@@ -66,37 +57,31 @@ class FilterComponents(Result):
         yield text
 
 
-@ANALYSES.register
-class PatchFilters(Analysis):
+@kit.analysis
+class PatchFilters(kit.Analysis):
     """Principal components of the kernels that first read the image."""
 
     name = "patch-filters"
     rank = 0
     group = "weights"
     source = "Dosovitskiy et al. (2021), fig. 7, left"
-    sections = (
-        Section(
-            FilterComponents,
-            "Patch filters",
-            "Principal components of the kernels that first read the image, with their "
-            "explained variance. Smooth leading components span low frequencies.",
-            table=False,
-        ),
-    )
+    gives = FilterComponents
 
-    components: int = option(28, "maximum number of principal components", minimum=1)
+    components: int = kit.option(28, "maximum number of principal components", minimum=1)
 
-    def measure(self, subject: Subject, run: Run) -> Sequence[Result]:
+    def measure(self, subject: kit.Subject, run: kit.Run) -> Sequence[kit.Result]:
         """Decompose the kernels."""
         return (_components_of(self, subject.anatomy, run=run),)
 
-    def inapplicable(self, subject: Subject) -> str | None:
+    def inapplicable(self, subject: kit.Subject) -> str | None:
         """Also where no convolution reads the image."""
-        return super().inapplicable(subject) or reason_of_error(first_kernels, subject.anatomy)
+        return super().inapplicable(subject) or kit.reason_of_error(
+            first_kernels, subject.anatomy
+        )
 
 
 def _components_of(
-    _analysis: PatchFilters, anatomy: Anatomy, *, run: Run = DEFAULT_RUN
+    _analysis: PatchFilters, anatomy: kit.Anatomy, *, run: kit.Run = kit.DEFAULT_RUN
 ) -> FilterComponents:
     """Principal components of the kernels that first read the image.
 
@@ -115,13 +100,13 @@ def _components_of(
     name, kernels = first_kernels(anatomy)
     deviations = (kernels - kernels.mean(0)).reshape(len(kernels), -1)
     if not np.isfinite(deviations).all():
-        raise InputError(f"{name} must be finite, got NaN or infinite weights")
+        raise kit.InputError(f"{name} must be finite, got NaN or infinite weights")
     _, sizes, directions = np.linalg.svd(deviations, full_matrices=False)
     # The rounding error of a singular value of 0, as in NumPy's matrix_rank.
     rounding = np.linalg.norm(kernels) * max(deviations.shape) * np.finfo(float).eps
     number = min(_analysis.components, int((sizes > rounding).sum()))
     if number == 0:
-        raise InputError(
+        raise kit.InputError(
             f"kernels must differ to have principal components, and the {len(kernels)} of "
             f"{name} are equal. Load trained weights."
         )
@@ -148,7 +133,7 @@ patch_filters = function_of(PatchFilters, _components_of)
 
 
 def first_kernels(
-    anatomy: Anatomy,
+    anatomy: kit.Anatomy,
 ) -> tuple[str, Float[np.ndarray, "kernels channels height width"]]:
     """The first kernels and their name in the model."""
     stem = anatomy.blocks[0]
@@ -159,18 +144,20 @@ def first_kernels(
         f"the first layer must be a convolution over the {channels} channels of the image"
     )
     if first is None:
-        raise InputError(f"{required}, and the first block, {stem.name}, has no convolution")
+        raise kit.InputError(
+            f"{required}, and the first block, {stem.name}, has no convolution"
+        )
     weights = {name: anatomy.model.get_parameter(name) for name in first.parameters}
     kernels = {n: w for n, w in weights.items() if w.ndim == 4 and w.shape[1] == channels}
     if first.op != "conv2d" or not kernels:
         shapes = [f"{name} ({'x'.join(map(str, w.shape))})" for name, w in weights.items()]
         by = f"{first.op} with {', '.join(shapes) or 'no parameter'}"
-        raise InputError(f"{required}, got {by}")
+        raise kit.InputError(f"{required}, got {by}")
     name = max(kernels, key=lambda n: kernels[n].numel())  # a gain has the same number of axes
     return name, kernels[name].detach().cpu().double().numpy()
 
 
-@figure(width=3.1, height=2.3)
+@kit.figure(width=3.1, height=2.3)
 def _(result: FilterComponents, ax: Axes) -> Axes:
     """Principal components as images, row by row; below each, its explained variance.
 
@@ -189,7 +176,7 @@ def _(result: FilterComponents, ax: Axes) -> Axes:
         share = f"{rows.share[0]:.1%}"
         text = f"component {component} · explained variance {share}"
         framed(ax, left, top, width, 1.0, text)
-        caption(ax, share, (left + width / 2, top + 1), down=1.5, fontsize=5, color=FAINT)
+        caption(ax, share, (left + width / 2, top + 1), down=1.5, fontsize=5, color=style.FAINT)
     down = max(_DOWN, -(-int(result.component.max()) // _ACROSS))
     ax.set(xlim=(-0.02, _ACROSS * step[0]), ylim=(down * step[1], -0.02))
     ax.axis("off")

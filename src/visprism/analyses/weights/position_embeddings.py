@@ -9,16 +9,10 @@ from matplotlib.axes import Axes
 from matplotlib.colors import Normalize
 from matplotlib.figure import Figure
 
-from visprism.anatomy.blocks.anatomy import Anatomy
-from visprism.core.errors import InputError
-from visprism.core.run import DEFAULT_RUN, Run
+from visprism import kit
 from visprism.drawing.color_bars import color_bar, framed
 from visprism.drawing.registry import figure
-from visprism.estimates.findings import Finding
-from visprism.kit.analysis import ANALYSES, Analysis, Section, reason_of_error
-from visprism.kit.model_on_images import Subject
 from visprism.passes.blocks import spread
-from visprism.table.result import Result, result_type, scalar
 from visprism.table.result import column as quantity
 
 _ALL = 16 * 16  # positions up to which every one is a reference
@@ -27,9 +21,13 @@ _SCALE = Normalize(-1, 1)
 _COLORS = "RdBu_r"  # its ends differ in hue for any color vision
 
 
-@result_type("positional-similarity")
-class PositionalSimilarity(Result):
+@kit.result("positional-similarity", "Position embeddings", table=False)
+class PositionalSimilarity(kit.Result):
     """Cosine similarity of position embeddings; one row for each pair of positions.
+
+    Each map shows the cosine similarity of one position embedding to all others, drawn at
+    its position on the token grid. A model that has learned the grid has its largest
+    similarities nearby, and in the same row and column.
 
     On a grid of more than 256 positions only 7x7, evenly spaced, are first in a pair.
     """
@@ -45,9 +43,11 @@ class PositionalSimilarity(Result):
     cosine: np.ndarray = quantity(
         "Cosine similarity", "", "of the two embeddings; NaN where one of them is 0"
     )
-    parameter: str = scalar("Parameter", "", "name of the parameter that holds the embeddings")
+    parameter: str = kit.scalar(
+        "Parameter", "", "name of the parameter that holds the embeddings"
+    )
 
-    def sentences(self) -> Iterator[str | Finding]:
+    def sentences(self) -> Iterator[str | kit.Finding]:
         """Similarity of neighbors against the similarity of all other pairs."""
         steps = abs(self.row - self.other_row) + abs(self.column - self.other_column)
         near, far = self.cosine[steps == 1], self.cosine[steps > 1]
@@ -60,35 +60,28 @@ class PositionalSimilarity(Result):
         )
 
 
-@ANALYSES.register
-class PositionEmbeddings(Analysis):
+@kit.analysis
+class PositionEmbeddings(kit.Analysis):
     """Cosine similarity of the position embeddings of all positions."""
 
     name = "position-embeddings"
     rank = 0
     group = "weights"
     source = "Dosovitskiy et al. (2021), fig. 7, center"
-    sections = (
-        Section(
-            PositionalSimilarity,
-            "Position embeddings",
-            "Each map shows the cosine similarity of one position embedding to all others, "
-            "drawn at its position on the token grid. A model that has learned the grid has "
-            "its largest similarities nearby, and in the same row and column.",
-            table=False,
-        ),
-    )
+    gives = PositionalSimilarity
 
-    def measure(self, subject: Subject, run: Run) -> Sequence[Result]:
+    def measure(self, subject: kit.Subject, run: kit.Run) -> Sequence[kit.Result]:
         """Compare all pairs of embeddings."""
         return (positional_similarity(subject.anatomy, run=run),)
 
-    def inapplicable(self, subject: Subject) -> str | None:
+    def inapplicable(self, subject: kit.Subject) -> str | None:
         """Also where the model adds no position embeddings."""
-        return super().inapplicable(subject) or reason_of_error(_table, subject.anatomy)
+        return super().inapplicable(subject) or kit.reason_of_error(_table, subject.anatomy)
 
 
-def positional_similarity(anatomy: Anatomy, *, run: Run = DEFAULT_RUN) -> PositionalSimilarity:
+def positional_similarity(
+    anatomy: kit.Anatomy, *, run: kit.Run = kit.DEFAULT_RUN
+) -> PositionalSimilarity:
     """Cosine similarity of the position embeddings of a model.
 
     With p_i the embedding that the model adds to the token at position i, p_i . p_j / (|p_i|
@@ -122,7 +115,7 @@ def positional_similarity(anatomy: Anatomy, *, run: Run = DEFAULT_RUN) -> Positi
     )
 
 
-def _table(anatomy: Anatomy) -> tuple[str, Float[np.ndarray, "height width channels"]]:
+def _table(anatomy: kit.Anatomy) -> tuple[str, Float[np.ndarray, "height width channels"]]:
     """The table on the grid, and its name in the model."""
     stem = anatomy.blocks[0]
     for node in anatomy.nodes(stem):
@@ -138,14 +131,14 @@ def _table(anatomy: Anatomy) -> tuple[str, Float[np.ndarray, "height width chann
         name, table = next(iter(stored.items()))
         if len(stored) > 1 or [n for n in table.shape if n > 1] != [n for n in shape if n > 1]:
             tables = [f"{name} ({'x'.join(map(str, p.shape))})" for name, p in stored.items()]
-            raise InputError(
+            raise kit.InputError(
                 f"position embeddings ({'x'.join(map(str, shape))}) must be one parameter, and "
                 f"the model computes them from {', '.join(tables)}. Dissect it with images of "
                 "the size that it was trained for."
             )
         on_grid = node.layout.to_map(table.detach().cpu().double().reshape(shape))
         return name, on_grid[0].permute(1, 2, 0).numpy()
-    raise InputError(
+    raise kit.InputError(
         "model must add position embeddings that are a parameter, as ViT does, but its first "
         f"block, {stem.name}, adds none"
     )

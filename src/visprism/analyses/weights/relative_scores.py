@@ -9,39 +9,37 @@ from jaxtyping import Float
 from matplotlib.axes import Axes
 from torch import Tensor, nn
 
-from visprism.core.errors import InputError
-from visprism.core.options import option
-from visprism.core.run import DEFAULT_RUN, Run
+from visprism import kit
+from visprism.drawing import style
 from visprism.drawing.color_bars import framed, picture
-from visprism.drawing.registry import figure
-from visprism.drawing.style import FAINT
-from visprism.estimates.findings import Finding
-from visprism.kit.analysis import ANALYSES, Analysis, Section
-from visprism.kit.model_on_images import Subject
-from visprism.table.result import Result, column, result_type
 
 _TABLE = "relative_position_bias_table"
 _ATTRIBUTES = ("relative_bias", "scores", _TABLE)
 _DRAWN = 49  # most heads
 
 
-@result_type("relative-scores")
-class ScoresByOffset(Result):
-    """Attention scores of relative positions; one row for each head and offset of the key."""
+@kit.result("relative-scores", "Relative position scores", table=False)
+class ScoresByOffset(kit.Result):
+    """Attention scores of relative positions; one row for each head and offset of the key.
 
-    head: np.ndarray = column("Head", "", "number of the head, from 1")
-    dy: np.ndarray = column("Row offset", "tokens", "row of the key minus row of the query")
-    dx: np.ndarray = column(
+    Each map shows the attention weight of one head by the offset of the key from the query,
+    on a constant image. The cross marks the query. A head with one dark cell acts as one
+    tap of a convolution.
+    """
+
+    head: np.ndarray = kit.column("Head", "", "number of the head, from 1")
+    dy: np.ndarray = kit.column("Row offset", "tokens", "row of the key minus row of the query")
+    dx: np.ndarray = kit.column(
         "Column offset", "tokens", "column of the key minus column of the query"
     )
-    score: np.ndarray = column(
+    score: np.ndarray = kit.column(
         "Score", "", "added before the softmax; minus infinity for no attention"
     )
-    weight: np.ndarray = column(
+    weight: np.ndarray = kit.column(
         "Attention weight", "", "softmax of the scores of a head over all offsets"
     )
 
-    def sentences(self) -> Iterator[str | Finding]:
+    def sentences(self) -> Iterator[str | kit.Finding]:
         """How concentrated the heads are, and how many on the query itself."""
         heads = np.unique(self.head)
         top = [self.select(self.head == head) for head in heads]
@@ -57,35 +55,26 @@ class ScoresByOffset(Result):
         )
 
 
-@ANALYSES.register
-class RelativeScores(Analysis):
+@kit.analysis
+class RelativeScores(kit.Analysis):
     """Attention of each head by relative position only."""
 
     name = "relative-scores"
     rank = 0
     group = "weights"
     source = "Cordonnier et al. (2020), fig. 3 and 4"
-    sections = (
-        Section(
-            ScoresByOffset,
-            "Relative position scores",
-            "Each map shows the attention weight of one head by the offset of the key from the "
-            "query, on a constant image. The cross marks the query. A head with one dark cell "
-            "acts as one tap of a convolution.",
-            table=False,
-        ),
-    )
+    gives = ScoresByOffset
 
-    layer: int = option(
+    layer: int = kit.option(
         1, "number of the attention among those with relative scores, from 1", minimum=1
     )
 
-    def measure(self, subject: Subject, run: Run) -> Sequence[Result]:
+    def measure(self, subject: kit.Subject, run: kit.Run) -> Sequence[kit.Result]:
         """Softmax of the scores of one attention."""
         tables = list(relative_score_tables(subject.model).values())
         return (relative_scores(tables[self.layer - 1], run=run),)
 
-    def inapplicable(self, subject: Subject) -> str | None:
+    def inapplicable(self, subject: kit.Subject) -> str | None:
         """Also where there is no such attention."""
         reason = super().inapplicable(subject)
         number = len(relative_score_tables(subject.model))
@@ -124,7 +113,7 @@ def relative_score_tables(model: nn.Module) -> dict[str, Float[Tensor, "heads ro
 
 
 def relative_scores(
-    table: Float[Tensor, "heads rows columns"], *, run: Run = DEFAULT_RUN
+    table: Float[Tensor, "heads rows columns"], *, run: kit.Run = kit.DEFAULT_RUN
 ) -> ScoresByOffset:
     """The scores of relative positions, and the attention that they would give by themselves.
 
@@ -140,12 +129,12 @@ def relative_scores(
     values = table.detach().cpu().double().numpy()
     _, rows, columns = values.shape
     if rows % 2 == 0 or columns % 2 == 0:
-        raise InputError(
+        raise kit.InputError(
             f"table must have an odd number of rows and columns, got {rows}x{columns} offsets"
         )
     finite = np.isfinite(values).any((1, 2))
     if not finite.all():
-        raise InputError(
+        raise kit.InputError(
             f"each head must have a finite score, and head {1 + int(finite.argmin())} has none"
         )
     head, dy, dx = np.indices(values.shape).reshape(3, -1)
@@ -160,7 +149,7 @@ def relative_scores(
     )
 
 
-@figure(width=2.4, height=2.75, share=False)
+@kit.figure(width=2.4, height=2.75, share=False)
 def _(result: ScoresByOffset, ax: Axes) -> Axes:
     """Attention weights of each head by offset, from 0 (white) to the largest (black).
 
@@ -187,6 +176,6 @@ def _(result: ScoresByOffset, ax: Axes) -> Axes:
         ylim=(ceil(len(heads) / across) * step - 0.12, -0.05),
     )
     ax.axis("off")
-    style = {"transform": ax.transAxes, "ha": "right", "va": "top", "fontsize": 6}
-    ax.text(1, -0.01, f"black: attention weight {largest:.3g}", color=FAINT, **style)
+    place = {"transform": ax.transAxes, "ha": "right", "va": "top", "fontsize": 6}
+    ax.text(1, -0.01, f"black: attention weight {largest:.3g}", color=style.FAINT, **place)
     return ax

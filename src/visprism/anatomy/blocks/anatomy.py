@@ -19,9 +19,13 @@ from visprism.table.result import column, result_type, scalar
 from visprism.table.shapes import PerBlock
 
 
-@result_type("costs")
+@result_type("costs", "Anatomy")
 class Costs(PerBlock):
-    """Parameters and arithmetic of a model; one row per block, in forward order."""
+    """Parameters and arithmetic of a model; one row per block, in forward order.
+
+    Each bar is a block; its height is the side of its spatial grid and its color the kind.
+    The strips below show multiply-accumulates and parameters.
+    """
 
     channels: np.ndarray = column("Channels", "", "channels of its output")
     height: np.ndarray = column(
