@@ -34,21 +34,21 @@ class MeanMaps(FeatureStatistic):
     """Keeps all laws."""
 
     def extract(self, x):
-        return x.mean((1, 2, 3))
+        return {"mean": x.mean((1, 2, 3))}
 
     def results(self, seen):
-        means = seen.stacked().mean(0)
+        means = seen["mean"].mean(0)
         return (Means(block=np.array([b.name for b in seen.blocks]), mean=means),)
 
 
 class SumOfMaps(MeanMaps):
     """Keeps all laws, with sums in place of values by image."""
 
-    def by_image(self, extracts):
-        return {}
+    summed = ("mean",)
 
     def sums(self, extracts, batch, seed):
-        return {b: np.array([len(x), x.sum().item()]) for b, x in extracts.items()}
+        means = {b: values["mean"] for b, values in extracts.items()}
+        return {b: np.array([len(x), x.sum().item()]) for b, x in means.items()}
 
     def results(self, seen):
         means = np.array([total / images for images, total in seen.sums.values()])
@@ -57,23 +57,23 @@ class SumOfMaps(MeanMaps):
 
 class MeanOfBatchMeans(SumOfMaps):
     def sums(self, extracts, batch, seed):
-        return {b: np.array([1, x.mean().item()]) for b, x in extracts.items()}
+        return {b: np.array([1, v["mean"].mean().item()]) for b, v in extracts.items()}
 
 
 class BatchMeansByImage(MeanMaps):
-    def by_image(self, extracts):
-        return {b: x.mean().expand(len(x)).numpy() ** 2 for b, x in extracts.items()}
+    def extract(self, x):
+        return {"mean": x.mean().expand(len(x)) ** 2}
 
 
 class ChangesTheMap(MeanMaps):
     def extract(self, x):
-        return x.abs_().mean((1, 2, 3))
+        return {"mean": x.abs_().mean((1, 2, 3))}
 
 
 class ReadsMemoryInOrder(MeanMaps):
     def extract(self, x):
         rows = torch.as_strided(x, x.shape, x.contiguous().stride(), x.storage_offset())
-        return rows[:, 0].mean((1, 2))
+        return {"mean": rows[:, 0].mean((1, 2))}
 
 
 @result_type("test-undrawable")

@@ -138,7 +138,7 @@ from visprism.anatomy.run.surgery import watch as watch
 
 # Measurements of feature maps and attention.
 from visprism.passes.statistic import FeatureStatistic as FeatureStatistic
-from visprism.passes.statistic import Seen as Seen
+from visprism.passes.statistic import PassResult as PassResult
 from visprism.passes.features import observations as observations
 from visprism.passes.features import observe as observe
 from visprism.analyses.attention.attention_maps import attention_maps as attention_maps

@@ -36,7 +36,7 @@ from visprism.core.errors import InputError
 from visprism.core.provenance import Provenance
 from visprism.drawing.registry import plot
 from visprism.passes.features import Gathered
-from visprism.passes.statistic import FeatureStatistic, Seen
+from visprism.passes.statistic import FeatureStatistic, PassResult
 from visprism.passes.tokens import Tokens
 from visprism.table.result import Result
 
@@ -90,7 +90,7 @@ def check_statistic(statistic: FeatureStatistic, folder: Path | str) -> None:
         order = np.argsort([i for rows in batches for i in rows])
         by_image = {key: x[order] for key, x in values.items()}
         of_maps = replace(anatomy, blocks=tuple(maps))
-        seen = Seen(by_image, sums, _IMAGES, of_maps, {}, 0, Provenance(images=_IMAGES))
+        seen = PassResult(by_image, sums, _IMAGES, of_maps, {}, 0, Provenance(images=_IMAGES))
         return [result.measured(seen.provenance) for result in statistic.results(seen)]
 
     def check(law: str, others: Sequence[Result]) -> None:

@@ -65,10 +65,14 @@ class Copy(vp.FeatureStatistic):
         self.seen = seen
 
     def extract(self, x):
-        return x.every.clone() if isinstance(x, Tokens) else x.values.clone()
+        return (
+            {"tokens": x.every.clone()}
+            if isinstance(x, Tokens)
+            else {"weights": x.values.clone()}
+        )
 
     def results(self, seen):
-        self.seen |= seen.by_image
+        self.seen |= {key.source: values for key, values in seen.by_image.items()}
         return (vp.ScalarPerBlock(**vp.block_columns([])),)
 
 

@@ -9,7 +9,7 @@ from scipy.stats import t
 from timm.models.vision_transformer import VisionTransformer
 from torch import nn
 
-from visprism import Block, Layout, Provenance, Seen, dissect
+from visprism import Block, Layout, PassResult, Provenance, dissect
 from visprism.passes.features import Gathered
 
 
@@ -50,13 +50,17 @@ def gathered(analysis, batches, between=None):
     for number, batch in enumerate(batches):
         extracts = {block: analysis.extract(x) for block, x in batch.items()}
         parts.add(analysis.by_image(extracts), analysis.sums(extracts, number, 0))
-        first = next(iter(extracts.values()))
-        images += len(first if torch.is_tensor(first) else next(iter(first.values())))
+        images += _number(next(iter(batch.values())))
     by_image, sums = parts.of_all_processes()
     origin = Provenance(images=images)
     anatomy = replace(_anatomy(), blocks=tuple(b for b in batches[0] if isinstance(b, Block)))
-    seen = Seen(by_image, sums, images, anatomy, between or {}, 0, origin)
+    seen = PassResult(by_image, sums, images, anatomy, between or {}, 0, origin)
     return [result.measured(origin) for result in analysis.results(seen)]
+
+
+def _number(x):
+    """Images of what is seen of a source."""
+    return len(x if torch.is_tensor(x) else getattr(x, "grid", getattr(x, "values", None)))
 
 
 @cache

@@ -19,8 +19,8 @@ An analysis is named values by image, and estimates that state how they reduce::
   `Texts`, `Finding`, `POINTS`, `mean`, and the shapes `ScalarPerBlock`, `SeriesPerBlock`,
   `ChangePerBlock`, `PerBlock`, `BlockMatrix`, `Valued`, `Curve`, `Surface`, `Pictures`.
 - What an analysis is given: `Subject` (a model on images), `Measured` (with its results),
-  `Run`, `DEFAULT_RUN`, `Seen` (values by image), `Anatomy`, `Block`, `Attention`, `Tokens`,
-  `Weights`.
+  `Run`, `DEFAULT_RUN`, `PassResult` (values by image), `Anatomy`, `Block`, `Attention`,
+  `Tokens`, `Weights`.
 - `figure`, `block_columns`, `stream` (random numbers), `InputError` and `reason_of_error`.
 
 docs/howto/add-an-analysis.md adds one from start to end.
@@ -52,7 +52,7 @@ from visprism.kit.needs import Cost as Cost
 from visprism.kit.needs import Needs as Needs
 from visprism.kit.needs import Sizes as Sizes
 from visprism.passes.blocks import block_columns as block_columns
-from visprism.passes.statistic import Seen as Seen
+from visprism.passes.statistic import PassResult as PassResult
 from visprism.passes.tokens import Tokens as Tokens
 from visprism.table.result import Result as Result
 from visprism.table.result import Texts as Texts

@@ -26,7 +26,7 @@ from visprism.kit.inputs import subject_of
 from visprism.kit.model_on_images import Measured, Subject, forget_choice
 from visprism.kit.needs import Cost, Needs, Sizes
 from visprism.passes.features import observations
-from visprism.passes.statistic import FeatureStatistic, Seen
+from visprism.passes.statistic import FeatureStatistic, PassResult
 from visprism.table.result import Result
 from visprism.table.section import Section
 
@@ -235,7 +235,7 @@ class FeatureAnalysis(Analysis, FeatureStatistic):
         """Measure one model; see `Analysis.measure`."""
         return observations(subject.anatomy, subject.batches(), [self], run=run)[0]
 
-    def results(self, seen: Seen) -> Sequence[Result]:
+    def results(self, seen: PassResult) -> Sequence[Result]:
         """The results of `gives`, each made from the values with the names of its estimates."""
         return [seen.result(section.result) for section in self.sections]
 

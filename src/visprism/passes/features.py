@@ -25,7 +25,7 @@ from visprism.core.processes import gather, rank, world_size
 from visprism.core.run import DEFAULT_RUN, Run
 from visprism.passes.batches import Batch, blocks_on_grid, images_of, in_order
 from visprism.passes.sources import taps
-from visprism.passes.statistic import Arrays, Extract, Extracts, FeatureStatistic, Seen
+from visprism.passes.statistic import Arrays, Extracts, FeatureStatistic, PassResult
 from visprism.table.result import Result
 
 
@@ -110,7 +110,9 @@ def observations(
     )
     between, measured = blocks_off_grid(anatomy), []
     for statistic, part in zip(statistics, gathered, strict=True):
-        seen = Seen(*part.of_all_processes(), sum(every), anatomy, between, run.seed, origin)
+        seen = PassResult(
+            *part.of_all_processes(), sum(every), anatomy, between, run.seed, origin
+        )
         results = statistic.results(seen)
         measured.append(tuple(result.measured(origin) for result in results))
     return measured
@@ -136,24 +138,17 @@ def observing(
                 for tap in every_tap
                 for statistic, extracts in zip(tap.statistics, tap.extracts(), strict=True)
                 for key, values in extracts.items()
-                for name, x in _by_name(values)
+                for name, x in values.items()
             ]
             extracted: dict[int, dict[Any, Any]] = {id(s): {} for s in statistics}
             moved = on_cpu([x for *_, x in keys])
             for (statistic, key, name, _), x in zip(keys, moved, strict=True):
                 if not torch.isfinite(x).all():
                     raise _not_finite(anatomy, images, compute)
-                if name is None:
-                    extracted[statistic][key] = x
-                else:
-                    extracted[statistic].setdefault(key, {})[name] = x
+                extracted[statistic].setdefault(key, {})[name] = x
             return [extracted[id(statistic)] for statistic in statistics]
 
         yield run_model
-
-
-def _by_name(values: Extract) -> Iterable[tuple[str | None, Tensor]]:
-    return [(None, values)] if isinstance(values, Tensor) else values.items()
 
 
 def blocks_off_grid(anatomy: Anatomy) -> dict[str, str]:

@@ -1,7 +1,7 @@
 """Statistics of the one pass: what is extracted of each block, kept, and made into results."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, ClassVar, Literal, NamedTuple, TypeVar
@@ -20,8 +20,8 @@ from visprism.table.shapes import ChangePerBlock, SeriesPerBlock
 R = TypeVar("R", bound=Result)
 S = TypeVar("S", bound=SeriesPerBlock)
 Sees = Literal["feature maps", "tokens", "attention", "residual branches"]
-Extract = Tensor | Mapping[str, Tensor]
-Extracts = Mapping[Any, Any]  # an `Extract` by block, attention or end of a branch
+Extract = Mapping[str, Tensor]  # values of each image, (B, ...), by name
+Extracts = Mapping[Any, Extract]  # by block, attention or end of a branch
 Arrays = dict[Any, np.ndarray]
 
 
@@ -33,11 +33,11 @@ class Value(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Seen:
+class PassResult:
     """What a pass gathered for one statistic."""
 
-    by_image: Arrays  # (images, ...) in the order of the data, by the keys of `by_image`
-    sums: Arrays  # by the keys of `sums`
+    by_image: Arrays  # (images, ...) in the order of the data, by `Value`
+    sums: Arrays  # by `Value`, or by the keys of a statistic's own `sums`
     images: int
     anatomy: Anatomy
     between: Mapping[str, str]  # blocks off the grid right before a block, by its name
@@ -46,9 +46,8 @@ class Seen:
 
     @property
     def blocks(self) -> list[Block]:
-        """The blocks with values by image, in forward order."""
-        sources = (key.source if isinstance(key, Value) else key for key in self.by_image)
-        return list(dict.fromkeys(source for source in sources if isinstance(source, Block)))
+        """The blocks on a spatial grid, in forward order."""
+        return [block for block in self.anatomy if block.layout is not None]
 
     @property
     def neighbors(self) -> Neighbors:
@@ -57,7 +56,7 @@ class Seen:
 
     def sources(self, *names: str) -> list[Any]:
         """What has values of all these names, in forward order."""
-        every = dict.fromkeys(key.source for key in self.by_image if isinstance(key, Value))
+        every = dict.fromkeys(key.source for key in self.by_image)
         return [s for s in every if all(Value(s, name) in self.by_image for name in names)]
 
     def __getitem__(self, name: str) -> Float[np.ndarray, "n sources *_"]:
@@ -67,6 +66,11 @@ class Seen:
     def _of(self, name: str, sources: Sequence[Any]) -> Float[np.ndarray, "n sources *_"]:
         values = [self.by_image[Value(source, name)] for source in sources]
         return np.stack(values, axis=1).astype(np.float64)
+
+    def each(self, name: str) -> dict[Any, Float[np.ndarray, "n *_"]]:
+        """The values of a name by image, of each source that has it."""
+        sources = self.sources(name)
+        return {s: self.by_image[Value(s, name)].astype(np.float64) for s in sources}
 
     def total(self, name: str) -> dict[Any, np.ndarray]:
         """The sum over images of the values of a name, by source."""
@@ -98,27 +102,29 @@ class Seen:
         every = {name: self._of(name, sources) for name in extracted} | {**values}
         return kind.reduced(every, **place | columns)
 
-    def series(self, kind: type[S], labels: Mapping[str, str]) -> S:
+    def series(
+        self,
+        kind: type[S],
+        labels: Mapping[str, str],
+        compute: Callable[[np.ndarray], np.ndarray] | None = None,
+    ) -> S:
         """A `SeriesPerBlock` with a row for each block and each of these values that it has.
 
         Args:
             kind: of result.
             labels: by name of the value.
+            compute: from the values of a name to one number of each image.
         """
         rows = [(b, n) for b in self.blocks for n in labels if Value(b, n) in self.by_image]
         columns = block_columns([block for block, _ in rows])
         columns[kind.series_name] = np.array([labels[name] for _, name in rows])
-        values = np.stack([self.by_image[Value(*row)] for row in rows], axis=1)
-        return kind.reduced({kind.value_name: values.astype(np.float64)}, **columns)
+        values = [self.by_image[Value(*row)].astype(np.float64) for row in rows]
+        values = np.stack([compute(v) if compute else v for v in values], axis=1)
+        return kind.reduced({kind.value_name: values}, **columns)
 
     def by_kind(self, changes: Mapping[Change, Float[np.ndarray, "n blocks"]]) -> KindSummary:
         """The mean change of each quantity across the blocks of each kind."""
         return summarize_by_kind(changes, self.neighbors.kinds, self.neighbors.eligible)
-
-    def stacked(self, *index: Any) -> Float[np.ndarray, "n blocks"]:
-        """The values by image of all blocks, at one place of what is extracted of each."""
-        values = [self.by_image[b][(slice(None), *index)] for b in self.blocks]
-        return np.stack(values, axis=1).astype(np.float64)
 
 
 class FeatureStatistic(ABC):
@@ -147,16 +153,13 @@ class FeatureStatistic(ABC):
         """
 
     def by_image(self, extracts: Extracts) -> Arrays:
-        """Values of each image of a batch, by source and name, of extracts on the CPU."""
-        arrays: Arrays = {}
-        for source, values in extracts.items():
-            if isinstance(values, Tensor):
-                arrays[source] = values.numpy()
-                continue
-            for name, x in values.items():
-                if name not in self.summed:
-                    arrays[Value(source, name)] = x.numpy()
-        return arrays
+        """Values of each image of a batch, of extracts on the CPU."""
+        return {
+            Value(source, name): x.numpy()
+            for source, values in extracts.items()
+            for name, x in values.items()
+            if name not in self.summed
+        }
 
     def sums(self, extracts: Extracts, batch: int, seed: int) -> Arrays:
         """Sums over the images of a batch, of what is too large to keep by image: `summed`.
@@ -169,13 +172,12 @@ class FeatureStatistic(ABC):
         return {
             Value(source, name): values[name].sum(0).numpy()
             for source, values in extracts.items()
-            if isinstance(values, Mapping)
             for name in self.summed
             if name in values
         }
 
     @abstractmethod
-    def results(self, seen: Seen) -> Sequence[Result]:
+    def results(self, seen: PassResult) -> Sequence[Result]:
         """The results, the main one first, from what was gathered over all images."""
 
     def notes(self, anatomy: Anatomy) -> tuple[str, ...]:

@@ -130,9 +130,9 @@ def test_the_error_of_the_mean_over_heads_keeps_that_heads_see_the_same_images()
     (statistics,) = vp.observe(anatomy, images.split(2), [Attention()])
     with torch.no_grad(), vp.attend(anatomy, Attention().extract) as extracts:
         model(images)
-    by_image = np.concatenate([e.numpy() for e in extracts.values()], axis=-1).mean(-1)
-    for i, name in ((0, "distance"), (2, "nmi")):
-        mean, error = by_image[:, i].mean(), by_image[:, i].std(ddof=1) / math.sqrt(len(images))
+    for name in ("distance", "nmi"):
+        by_image = np.concatenate([e[name].numpy() for e in extracts.values()], 1).mean(1)
+        mean, error = by_image.mean(), by_image.std(ddof=1) / math.sqrt(len(images))
         found_mean = getattr(statistics, f"mean_{name}")
         assert found_mean == pytest.approx(mean, rel=1e-4)
         assert error_of(found_mean, len(images)) == pytest.approx(error, rel=1e-3)

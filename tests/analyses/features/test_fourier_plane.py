@@ -7,6 +7,7 @@ from maps import error_of
 from small_models import OneBlock
 
 from visprism import FourierPlane, dissect, observe
+from visprism.passes.profiles import log_amplitude_plane
 
 
 @pytest.fixture
@@ -15,7 +16,7 @@ def images():
 
 
 def test_the_plane_is_the_sum_over_positions(images):
-    level = FourierPlane().extract(images.double())
+    level = log_amplitude_plane(images.double())
     k, l = 2, -1  # noqa: E741 (as in the formula)
     u, v = np.indices((8, 6))
     wave = np.exp(-2j * np.pi * (k * u / 8 + l * v / 6))
@@ -28,7 +29,7 @@ def test_the_branch_is_what_the_block_adds(images):
     (result,) = observe(dissect(model, images), [images], [FourierPlane(maps="branches")])
     (picture,) = result.pictures().values()
     added = model.block(model.stem(images)).relu().detach()
-    level = FourierPlane().extract(added)
+    level = log_amplitude_plane(added)
     relative = (level - level[:, 4:5, 3:4]).numpy()
     np.testing.assert_allclose(picture, relative.mean(0), atol=1e-4)
     error = relative.std(0, ddof=1).ravel() / 5**0.5

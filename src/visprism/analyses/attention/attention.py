@@ -11,7 +11,7 @@ With weights A[q, k], means over queries on the grid, windows and images of
 """
 
 from collections.abc import Iterator, Sequence
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 import torch
@@ -27,7 +27,6 @@ from visprism.anatomy.trace.token_grids import OFF_GRID
 from visprism.drawing import style
 from visprism.drawing.depth import from_zero
 from visprism.estimates.text import interval_text
-from visprism.passes.features import Seen
 
 # In the order in which `Attention.extract` stacks them.
 QUANTITIES = ("distance", "entropy", "nmi", "prefix_share", "redundancy")
@@ -135,8 +134,8 @@ class Attention(kit.FeatureAnalysis):
             "softmax, or with tokens that could not be followed).",
         )
 
-    def extract(self, x: kit.Weights) -> Float[Tensor, "b quantities heads"]:
-        """The quantities of `QUANTITIES` by image and head."""
+    def extract(self, x: kit.Weights) -> dict[str, Float[Tensor, "b heads"]]:
+        """Each quantity by image and head."""
         weights = x.values.to(torch.promote_types(x.values.dtype, torch.float32))
         # Without subnormal numbers, which masks of -100 make, as in Swin: arithmetic with them
         # is slow, and took up to 13 times as long.
@@ -151,38 +150,33 @@ class Attention(kit.FeatureAnalysis):
             return torch.einsum("bwhq,wq,w->bh", values, share, window)
 
         information = _mutual_information(of_keys, entropy, share)
-        return torch.stack(
-            [
-                mean(torch.where(on_grid > 0, reach / on_grid, 0)),
-                mean(entropy),
-                torch.einsum("bwh,w->bh", information, window),
-                mean(1 - on_grid),
-                _cosine_with_others((heads @ heads.mT).sum(1)),  # over windows
-            ],
-            dim=1,
-        )
+        return {
+            "distance": mean(torch.where(on_grid > 0, reach / on_grid, 0)),
+            "entropy": mean(entropy),
+            "nmi": torch.einsum("bwh,w->bh", information, window),
+            "prefix_share": mean(1 - on_grid),
+            "redundancy": _cosine_with_others((heads @ heads.mT).sum(1)),  # over windows
+        }
 
-    def results(self, seen: Seen) -> Sequence[kit.Result]:
+    def results(self, seen: kit.PassResult) -> Sequence[kit.Result]:
         """The statistics of every head."""
-        layers = list(seen.by_image)
+        layers = seen.sources("distance")
         rows = [(layer, head) for layer in layers for head in range(layer.geometry.heads)]
-        values = np.concatenate([seen.by_image[a] for a in layers], axis=2).astype(np.float64)
-        alone = np.array([layer.geometry.heads == 1 for layer, _ in rows])
-        averages = values.mean(2)
-        values[:, -1, alone] = np.nan
-        columns: Any = {name: kit.mean(values[:, i]) for i, name in enumerate(QUANTITIES)}
-        return (
-            AttentionStatistics(
-                block=np.array([layer.name for layer, _ in rows]),
-                stage=np.array([layer.block.stage for layer, _ in rows]),
-                depth=np.array([layer.block.depth for layer, _ in rows]),
-                head=np.array([head + 1 for _, head in rows]),
-                keys=np.array([layer.geometry.keys.index.shape[1] for layer, _ in rows]),
-                **columns,
-                mean_distance=kit.mean(averages[:, QUANTITIES.index("distance")]),
-                mean_nmi=kit.mean(averages[:, QUANTITIES.index("nmi")]),
-            ),
+        values = {
+            name: np.concatenate([*seen.each(name).values()], axis=1)
+            for name in ("distance", "entropy", "nmi", "prefix_share", "redundancy")
+        }
+        values["redundancy"][:, [layer.geometry.heads == 1 for layer, _ in rows]] = np.nan
+        values |= {f"mean_{name}": values[name].mean(1) for name in ("distance", "nmi")}
+        result = AttentionStatistics.reduced(
+            values,
+            block=np.array([layer.name for layer, _ in rows]),
+            stage=np.array([layer.block.stage for layer, _ in rows]),
+            depth=np.array([layer.block.depth for layer, _ in rows]),
+            head=np.array([head + 1 for _, head in rows]),
+            keys=np.array([layer.geometry.keys.index.shape[1] for layer, _ in rows]),
         )
+        return (result,)
 
 
 @kit.figure(width=2.75, height=2.0)

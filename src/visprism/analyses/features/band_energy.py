@@ -17,7 +17,7 @@ from torch import Tensor
 from visprism import kit
 from visprism.core.devices import for_complex
 from visprism.estimates.estimated import ratio
-from visprism.passes.features import Seen
+from visprism.passes.features import PassResult
 
 _EDGE = 0.5  # π rad/pixel, between the low and the high band
 
@@ -40,6 +40,7 @@ class BandEnergies(kit.ScalarPerBlock, kit.ChangePerBlock):
         "High-band energy",
         "",
         "fraction of the energy, without the mean, at radii above 0.5 π rad/pixel",
+        reduce=kit.Reduce.ratio("above", "all"),
     )
     change: kit.Estimated = kit.estimate(
         "Change of the high-band energy",
@@ -57,7 +58,7 @@ class BandEnergy(kit.FeatureAnalysis):
     default = False
     gives = BandEnergies
 
-    def extract(self, x: Float[Tensor, "b c h w"]) -> Float[Tensor, "b 2"]:
+    def extract(self, x: Float[Tensor, "b c h w"]) -> dict[str, Float[Tensor, " b"]]:
         """Energy at all frequencies but 0, and in the high band; mean over channels.
 
         Costs a 2-D transform of each map.
@@ -65,20 +66,13 @@ class BandEnergy(kit.FeatureAnalysis):
         deviation = x - x.mean((2, 3), keepdim=True)
         amplitude = torch.fft.rfft2(for_complex(deviation)).abs().to(x.device)
         energy = amplitude.square_().mean(1).flatten(1)
-        return energy @ torch.from_numpy(_bands((x.shape[2], x.shape[3]))).to(x)
+        bands = energy @ torch.from_numpy(_bands((x.shape[2], x.shape[3]))).to(x)
+        return {"all": bands[:, 0], "above": bands[:, 1]}
 
-    def results(self, seen: Seen) -> Sequence[kit.Result]:
+    def results(self, seen: PassResult) -> Sequence[kit.Result]:
         """The energies of every block."""
-        high = ratio(seen.stacked(1), seen.stacked(0))
-        change = high.by_unit - seen.neighbors.before(high.by_unit)
-        return (
-            BandEnergies(
-                **kit.block_columns(seen.blocks),
-                **seen.neighbors.columns(),
-                high=high,
-                change=kit.mean(change),
-            ),
-        )
+        high = ratio(seen["above"], seen["all"]).by_unit
+        return (seen.result(BandEnergies, {"change": high - seen.before(high)}),)
 
 
 @cache

@@ -25,7 +25,6 @@ from visprism.analyses.features.fourier import (
     without_profile,
 )
 from visprism.drawing.depth import depth_bar, spectra
-from visprism.passes.features import Arrays, Extracts, Seen
 from visprism.passes.profiles import NO_AMPLITUDE
 from visprism.passes.sources import BranchEnd, residual_branches
 from visprism.table.kinds import GAIN_TO_LOWEST, GAIN_TO_MEAN, KindSummary, summarize_by_kind
@@ -108,26 +107,22 @@ class BranchTransfer(kit.FeatureAnalysis):
             PROFILES[self.profile, "default"][0], [branch.block for branch in branches]
         )
 
-    def extract(self, x: Float[Tensor, "b c h w"]) -> Float[Tensor, "b k"]:
+    def extract(self, x: Float[Tensor, "b c h w"]) -> dict[str, Float[Tensor, "b k"]]:
         """Log amplitude by image and frequency, mean over channels; of one end of a branch."""
         measure, _ = PROFILES[self.profile, "default"]
-        return measure(x)
+        return {"log_amplitude": measure(x)}
 
-    def by_image(self, extracts: Extracts) -> Arrays:
-        """Log gain of each branch; NaN for an image to which it adds nothing."""
-        ends = {end: x.double().numpy() for end, x in extracts.items()}
-        for x in ends.values():
-            x[np.isclose(x, NO_AMPLITUDE).all(1)] = np.nan
-        return {
-            end.block: level - ends[BranchEnd(end.block, "input")]
-            for end, level in ends.items()
-            if end.end == "output"
-        }
+    def results(self, seen: kit.PassResult) -> Sequence[kit.Result]:
+        """The transfer functions, their highest frequency, and that by kind of block.
 
-    def results(self, seen: Seen) -> Sequence[kit.Result]:
-        """The transfer functions, their highest frequency, and that by kind of block."""
-        blocks = seen.blocks
-        gains = [references(seen.by_image[block]) for block in blocks]
+        A gain is NaN for an image to which the branch adds nothing.
+        """
+        levels = seen.each("log_amplitude")
+        for level in levels.values():
+            level[np.isclose(level, NO_AMPLITUDE).all(1)] = np.nan
+        blocks = [end.block for end in levels if end.end == "output"]
+        ends = [[levels[BranchEnd(b, end)] for end in ("output", "input")] for b in blocks]
+        gains = [references(output - given) for output, given in ends]
         _, frequency = PROFILES[self.profile, "default"]
         transfer = BranchGains(
             **columns_by_frequency(blocks, frequency, _NAMES, gains), profile=self.profile

@@ -54,7 +54,7 @@ from visprism.estimates.answers import FEWEST_BATCHES, Answer
 from visprism.estimates.estimated import Ends, jackknife, mean, no_interval, student
 from visprism.passes.batches import Batch, images_of, in_order
 from visprism.passes.blocks import pair_columns
-from visprism.passes.features import Arrays, Extracts, Gathered, Seen, observing
+from visprism.passes.features import Arrays, Extracts, Gathered, PassResult, observing
 
 _NEAR_NULL = 0.05  # fraction of pairs within two deviations of the null that makes a finding
 
@@ -202,6 +202,7 @@ class CKA(kit.FeatureAnalysis):
         "Kornblith et al. (2019); Nguyen, Raghu & Kornblith (2021); Park & Kim (2022), fig. D.3"
     )
     claims = ("C9",)
+    summed = ("gram",)
     gives = (
         Similarity,
         BlockStructure,
@@ -222,17 +223,13 @@ class CKA(kit.FeatureAnalysis):
         """The unbiased estimate takes at least 4 images."""
         return super().inapplicable(subject) or subject.too_few_images(self.images.fewest)
 
-    def extract(self, x: Float[Tensor, "b c h w"]) -> Float[Tensor, "b b"]:
+    def extract(self, x: Float[Tensor, "b c h w"]) -> dict[str, Float[Tensor, "b b"]]:
         """Inner products of the images' features; see `gram`."""
-        return gram(x)
-
-    def by_image(self, extracts: Extracts) -> Arrays:
-        """Nothing but which blocks there are: HSIC is of a batch."""
-        return {block: np.empty((len(x), 0)) for block, x in extracts.items()}
+        return {"gram": gram(x)}
 
     def sums(self, extracts: Extracts, batch: int, seed: int) -> Arrays:
         """HSIC of all pairs in this batch, unbiased and biased, and its images."""
-        grams = torch.stack([x.double() for x in extracts.values()])
+        grams = torch.stack([x["gram"].double() for x in extracts.values()])
         images = grams.shape[1]
         if images < FEWEST:
             return {}
@@ -240,7 +237,7 @@ class CKA(kit.FeatureAnalysis):
         both = torch.stack(hsic(kernels)).numpy()
         return {("hsic", batch): both, ("images", batch): np.array(images)}
 
-    def results(self, seen: Seen) -> Sequence[kit.Result]:
+    def results(self, seen: PassResult) -> Sequence[kit.Result]:
         """The similarity of all pairs, and the block structure."""
         blocks = seen.blocks
         similarity = self.similarity(seen.sums, blocks, blocks)

@@ -23,8 +23,8 @@ from visprism.core.provenance import Provenance
 from visprism.drawing.depth import against_depth, depth_bar, kinds_key, spectra
 from visprism.passes import profiles
 from visprism.passes.blocks import grid_of
-from visprism.passes.features import Seen
-from visprism.table.kinds import TO_LOWEST, TO_MEAN, KindSummary, summarize_by_kind
+from visprism.passes.features import PassResult
+from visprism.table.kinds import TO_LOWEST, TO_MEAN, KindSummary
 from visprism.table.shapes import result_shape
 
 PROFILES = {  # how it is measured, and at which frequencies of a grid
@@ -134,10 +134,10 @@ class Fourier(kit.FeatureAnalysis):
             PROFILES[self.profile, self.protocol][0], subject.anatomy
         )
 
-    def extract(self, x: Float[Tensor, "b c h w"]) -> Float[Tensor, "b k"]:
+    def extract(self, x: Float[Tensor, "b c h w"]) -> dict[str, Float[Tensor, "b k"]]:
         """Log amplitude by image and frequency, mean over channels."""
         measure, _ = PROFILES[self.profile, self.protocol]
-        return measure(x)
+        return {"log_amplitude": measure(x)}
 
     def notes(self, anatomy: kit.Anatomy) -> tuple[str, ...]:
         """Grids whose diagonal has fewer frequencies than their sides."""
@@ -149,10 +149,10 @@ class Fourier(kit.FeatureAnalysis):
             "of its sides have. The radial profile holds all.",
         )
 
-    def results(self, seen: Seen) -> Sequence[kit.Result]:
+    def results(self, seen: PassResult) -> Sequence[kit.Result]:
         """The spectrum, its highest frequency, and that by kind of block."""
         blocks, neighbors = seen.blocks, seen.neighbors
-        levels = {b: references(seen.by_image[b].astype(np.float64)) for b in blocks}
+        levels = {b: references(x) for b, x in seen.each("log_amplitude").items()}
         steps = [
             np.full_like(levels[block], np.nan)
             if before is None
@@ -171,8 +171,7 @@ class Fourier(kit.FeatureAnalysis):
         )
         _, to_mean, to_lowest = at_highest(steps)
         changes = {TO_MEAN: to_mean, TO_LOWEST: to_lowest}
-        by_kind = summarize_by_kind(changes, neighbors.kinds, neighbors.eligible)
-        return spectrum, highest_rows(spectrum, HighFrequency), by_kind
+        return spectrum, highest_rows(spectrum, HighFrequency), seen.by_kind(changes)
 
 
 def _grids(blocks: Iterable[kit.Block]) -> dict[tuple[int, int], None]:

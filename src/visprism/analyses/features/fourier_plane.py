@@ -14,10 +14,11 @@ from jaxtyping import Float
 from torch import Tensor
 
 from visprism import kit
+from visprism.core.devices import in_float64
 from visprism.core.statistics import t_quantile
 from visprism.passes.profiles import log_amplitude_plane
 from visprism.passes.sources import BranchEnd, residual_branches
-from visprism.passes.statistic import Arrays, Extracts, Sees
+from visprism.passes.statistic import Sees
 from visprism.table.result import column as quantity
 from visprism.table.shapes import picture_columns
 
@@ -68,6 +69,7 @@ class FourierPlane(kit.FeatureAnalysis):
     claims = ("C6",)
     default = False
     gives = FrequencyPlanes
+    summed = ("level", "relative", "square")
 
     maps: Literal["blocks", "branches"] = kit.option(
         "blocks", "feature maps: of blocks, or of what residual branches add"
@@ -84,31 +86,25 @@ class FourierPlane(kit.FeatureAnalysis):
             return "the model has no residual branch with an identity shortcut"
         return super().inapplicable(subject)
 
-    def extract(self, x: Float[Tensor, "b c h w"]) -> Float[Tensor, "b h w"]:
-        """Log amplitude by image and frequency, with frequency 0 in the middle."""
-        return log_amplitude_plane(x)
+    def extract(self, x: Float[Tensor, "b c h w"]) -> dict[str, Float[Tensor, "1 h w"]]:
+        """Log amplitude by frequency, with 0 in the middle, and its moments less the middle.
 
-    def by_image(self, extracts: Extracts) -> Arrays:
-        """Nothing: planes of all images would not fit."""
-        return {}
+        Added up over images: planes of all images would not fit.
+        """
+        level = in_float64(log_amplitude_plane(x))
+        height, width = level.shape[1:]
+        relative = level - level[:, height // 2, width // 2, None, None]
+        moments = {"level": level, "relative": relative, "square": relative.square()}
+        return {name: values.sum(0, keepdim=True) for name, values in moments.items()}
 
-    def sums(self, extracts: Extracts, batch: int, seed: int) -> Arrays:
-        """Sums of the log amplitude, of that less the middle, and of the square of this."""
-        moments: Arrays = {}
-        for part, extract in extracts.items():
-            if isinstance(part, BranchEnd) and part.end == "input":
-                continue
-            level = extract.double().numpy()
-            height, width = level.shape[1:]
-            relative = level - level[:, height // 2, width // 2, None, None]
-            terms = [level.sum(0), relative.sum(0), (relative**2).sum(0)]
-            moments[part] = np.stack(terms)
-        return moments
-
-    def results(self, seen: kit.Seen) -> Sequence[kit.Result]:
+    def results(self, seen: kit.PassResult) -> Sequence[kit.Result]:
         """The mean plane of each part."""
         n, planes = seen.images, dict[str, np.ndarray]()
-        for part, sums in seen.sums.items():
+        moments = [seen.total(name) for name in self.summed]
+        for part in moments[0]:
+            if isinstance(part, BranchEnd) and part.end == "input":
+                continue
+            sums = np.stack([of_part[part] for of_part in moments])
             name = (part.block if isinstance(part, BranchEnd) else part).name
             frequencies = [2 * np.fft.fftshift(np.fft.fftfreq(side)) for side in sums.shape[1:]]
             planes[name] = np.stack([*np.meshgrid(*frequencies, indexing="ij"), *(sums / n)])

@@ -19,7 +19,7 @@ from visprism import kit
 from visprism.core.devices import in_float64
 from visprism.drawing.depth import curves_of_blocks, depth_bar
 from visprism.estimates.answers import Answer
-from visprism.passes.features import Arrays, Extracts, Seen
+from visprism.passes.features import PassResult
 from visprism.table.shapes import BLOCK_COLUMNS
 
 LEVELS = ("tokens", "images")
@@ -153,12 +153,13 @@ class SingularValues(kit.FeatureAnalysis):
     name = "singular-values"
     source = "Roy & Vetterli (2007)"
     passes = 1.8
+    summed = ("products",)
     gives = (
         SingularSpectrum,
         EffectiveRanks,
     )
 
-    def extract(self, x: Float[Tensor, "b c h w"]) -> Float[Tensor, "2 d d"]:
+    def extract(self, x: Float[Tensor, "b c h w"]) -> dict[str, Float[Tensor, "1 2 d d"]]:
         """Sums of products of channels, over tokens and over images; d is c + 1.
 
         A channel of ones stands first, so that counts and sums are in them. Costs h w c^2
@@ -166,20 +167,15 @@ class SingularValues(kit.FeatureAnalysis):
         """
         precise = in_float64(x)
         tokens = rearrange(precise, "b c h w -> (b h w) c")
-        return torch.stack([_products(tokens), _products(precise.mean((2, 3)))])
+        return {
+            "products": torch.stack([_products(tokens), _products(precise.mean((2, 3)))])[None]
+        }
 
-    def by_image(self, extracts: Extracts) -> Arrays:
-        """Nothing: the products are sums over images."""
-        return {}
-
-    def sums(self, extracts: Extracts, batch: int, seed: int) -> Arrays:
-        """The products."""
-        return {block: x.numpy() for block, x in extracts.items()}
-
-    def results(self, seen: Seen) -> Sequence[kit.Result]:
+    def results(self, seen: PassResult) -> Sequence[kit.Result]:
         """The singular values of every block, and the effective ranks."""
-        blocks = list(seen.sums)
-        variances = [np.stack([_variances(s) for s in seen.sums[block]]) for block in blocks]
+        products = seen.total("products")
+        blocks = list(products)
+        variances = [np.stack(list(map(_variances, both))) for both in products.values()]
         with np.errstate(invalid="ignore"):  # 0 / 0 where nothing varies
             relative = [np.sqrt(v / v[:, :1]).ravel() for v in variances]
         sizes = [v.shape[1] for v in variances]

@@ -200,7 +200,7 @@ class TokenNorms(kit.FeatureAnalysis):
             **_largest_activation(x),
         }
 
-    def results(self, seen: kit.Seen) -> Sequence[kit.Result]:
+    def results(self, seen: kit.PassResult) -> Sequence[kit.Result]:
         """Medians, outliers and their places, massive activations; sinks if readable."""
         share = seen["share"]
         counts = [np.bincount(channels.astype(int)) for channels in seen["channel"].T]
@@ -251,7 +251,7 @@ def _largest_activation(x: kit.Tokens) -> dict[str, Float[Tensor, " b"]]:
     }
 
 
-def _places(seen: kit.Seen, share: Float[np.ndarray, "m"]) -> Sequence[OutlierPlaces]:
+def _places(seen: kit.PassResult, share: Float[np.ndarray, "m"]) -> Sequence[OutlierPlaces]:
     """Pictures of the blocks with the most outliers; nothing where there are none."""
     outliers = seen.total("outliers")
     chosen = np.sort(np.argsort(-share, kind="stable")[:_PICTURED])

@@ -8,7 +8,7 @@ from torch.nn import functional
 
 from visprism import kit
 from visprism.core.devices import in_float64
-from visprism.passes.features import Seen
+from visprism.passes.features import PassResult
 
 # The last two for blocks that have tokens off the grid.
 SERIES = ("grid", "grid, mean removed", "all tokens", "all tokens, mean removed")
@@ -54,8 +54,8 @@ class TokenSimilarity(kit.FeatureAnalysis):
     passes = 1.6
     gives = TokenCosines
 
-    def extract(self, x: kit.Tokens) -> Float[Tensor, "b 2 s"]:
-        """Sum of cosines over pairs, and number of pairs, of the first s choices of `SERIES`.
+    def extract(self, x: kit.Tokens) -> dict[str, Float[Tensor, "b 2"]]:
+        """Sum of cosines over pairs, and number of pairs, of each choice in `SERIES`.
 
         With n unit vectors u, the sum over their n (n - 1) pairs is |sum u|^2 - n: one read of
         the tokens. A token that is 0, or within 1e-6 of its norm of the removed mean, has none.
@@ -68,14 +68,14 @@ class TokenSimilarity(kit.FeatureAnalysis):
                 units = functional.normalize(rows, dim=2, eps=torch.finfo(rows.dtype).tiny)
                 n = units.any(2).sum(1)
                 sums.append(torch.stack([units.sum(1).square().sum(1) - n, n * (n - 1)], dim=1))
-        return torch.stack(sums, dim=2)
+        return dict(zip(SERIES, sums, strict=False))
 
-    def results(self, seen: Seen) -> tuple[TokenCosines]:
+    def results(self, seen: PassResult) -> tuple[TokenCosines]:
         """The similarity of every block; NaN for an image without a pair of tokens."""
-        sums = seen.by_image
-        rows = [(i, b) for i in range(len(SERIES)) for b in sums if i < sums[b].shape[2]]
-        total, pairs = np.stack([sums[b][:, :, i] for i, b in rows], axis=2).swapaxes(0, 1)
-        columns = kit.block_columns([block for _, block in rows])
-        tokens = np.array([SERIES[i] for i, _ in rows])
-        cosine = kit.mean(np.where(pairs > 0, total / np.maximum(pairs, 1), np.nan))
-        return (TokenCosines(**columns, tokens=tokens, cosine=cosine),)
+        return (seen.series(TokenCosines, {name: name for name in SERIES}, _cosine),)
+
+
+def _cosine(sums: Float[np.ndarray, "n 2"]) -> Float[np.ndarray, " n"]:
+    """Mean over pairs; NaN for an image without one."""
+    total, pairs = sums.T
+    return np.where(pairs > 0, total / np.maximum(pairs, 1), np.nan)

@@ -94,7 +94,7 @@ class Variance(kit.FeatureAnalysis):
             "zero_channels": square == 0,
         }
 
-    def results(self, seen: kit.Seen) -> Sequence[Variances | KindSummary]:
+    def results(self, seen: kit.PassResult) -> Sequence[Variances | KindSummary]:
         """The variances, and their change by kind of block."""
         blocks, square, projections = seen.blocks, seen["square"], seen["projections"]
         positions = np.array([prod(block.shape[1:]) for block in blocks])
