@@ -40,8 +40,8 @@ CASES = [
     ("anatomy", "the following arguments are required: MODEL"),
     (f"{EXAMINE} --analyses sparsity hessian", "a list is one word with commas"),
     # Values.
-    (f"{SPARSITY} --limit 0", "--limit must be an integer of at least 1"),
-    (f"{SPARSITY} --out=", "--out must be the name of a folder, got ''"),
+    (SPARSITY.replace("--limit 4", "--limit 0"), "--limit must be an integer of at least 1"),
+    (SPARSITY.replace("--out OUT", "--out="), "--out must be the name of a folder, got ''"),
     (f"{SPARSITY} --size x32", "--size must be N or HxW of at most 65536 pixels, such as 224"),
     (f"{SPARSITY} --device warp", "--device must be available on this machine, got 'warp'"),
     (f"{SPARSITY} --threshold 2", "--threshold must be a number from 0 to 1, got 2"),
@@ -84,7 +84,10 @@ CASES = [
     ),
     (f"{TRAIN} --split dev", "split of shapes must be one of train, test, got 'dev'"),
     ("train quick --model resnet20 --data shapes --out FILE", "folder must be a directory"),
-    (f"{TRAIN} --model resnet20?num_classes=7", "Name the model as resnet20?num_classes=10."),
+    (
+        TRAIN.replace("20 ", "20?num_classes=7 ", 1),
+        "Name the model as resnet20?num_classes=10.",
+    ),
     # Harmonize.
     (
         f"{HARMONIZE} --placement layer9",
@@ -93,6 +96,20 @@ CASES = [
     (f"{HARMONIZE} --search quick", "--search needs --data"),
     (f"{HARMONIZE} --repeats 2", "without --search"),
     (f"{HARMONIZE} --heads 1,2", "--heads must be one number, or one per stage (3 stages"),
+    # Settings that contradict each other, or are given twice.
+    (f"{EXAMINE} --verbose --quiet", "only one of --json, --verbose and --quiet must be given"),
+    (f"{EXAMINE} --json --quiet", "only one of --json, --verbose and --quiet must be given"),
+    (f"{EXAMINE} --pretrained --random-weights", "not allowed with argument"),
+    (f"{EXAMINE} --random-weights --pretrained", "not allowed with argument"),
+    (f"{EXAMINE} --seed 1 --seed=2", "--seed must be given once, got it 2 times"),
+    (f"{EXAMINE} --analyses=", "analyses must be texts"),
+    (f"{EXAMINE} --analyses variance,,fourier", "analyses must be texts"),
+    (f"{EXAMINE} --labels=", "labels must be texts"),
+    (f"{EXAMINE} --set fourier.profile=radial --set fourier.profile=radial", "set must give"),
+    (f"{EXAMINE} --output nope", "output must be None for models of one tensor"),
+    ("variance resnet20 --data shapes?size=8&size=9 --out OUT", "size must be given once"),
+    ("variance resnet20?depth=1&depth=2 --data shapes --out OUT", "must be given once"),
+    ("recipes quick --set lr=1 --set lr=2", "set must give each field once, got lr twice"),
 ]
 
 

@@ -127,7 +127,7 @@ def test_a_study_of_objects_has_no_file(plugin, tmp_path):
 @pytest.mark.parametrize(
     ("old", "new", "sentence"),
     [
-        ("limit: 8", "limt: 8", "PATH: unknown argument '--limt'. Did you mean --limit"),
+        ("limit: 8", "limt: 8", "PATH has no field 'limt'. Did you mean limit"),
         ("limit: 8", "limit: 0", "PATH: --limit must be an integer of at least 1"),
         ("limit: 8", "pretrained: maybe", "PATH: argument --pretrained: .* 'maybe'"),
         ("limit: 8", "limit: 8\nlimit: 9", "must name each field once, got limit twice"),

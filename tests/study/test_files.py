@@ -99,3 +99,36 @@ def test_files_that_somebody_else_put_beside_the_figures_stay(net, loader, tmp_p
     study.write_files(tmp_path)
     assert {path.name for path in figures.iterdir()} == {*ours, "mine.png", "drafts"}
     assert [path.read_text() for path in others] == ["mine.png", "a.txt"]
+
+
+@pytest.mark.parametrize("name", ["notes.txt", "photos", "report.html", "study.md"])
+def test_a_folder_with_other_files_is_left_alone(net, loader, tmp_path, name):
+    (tmp_path / name).touch()
+    for write in (
+        lambda: examine(net(), loader, analyses="variance", out=tmp_path),
+        lambda: main(["merge", str(tmp_path / "a"), "--out", str(tmp_path)]),
+    ):
+        result = None
+        with suppress(InputError):
+            result = write()
+        assert result in (None, 2)
+    assert [path.name for path in tmp_path.iterdir()] == [name]
+
+
+@pytest.mark.parametrize("twice", ["keys", "files"])
+def test_an_index_that_repeats_an_entry_is_refused(net, loader, tmp_path, twice):
+    """One result that is listed 20,000 times would be compared 20,000 times."""
+    examine(net(), loader, analyses="variance", out=tmp_path)
+    path = tmp_path / "study.json"
+    index = json.loads(path.read_text("utf-8"))
+    if twice == "keys":
+        index["header"]["keys"] *= 20_000
+    else:
+        (entry,) = index["entries"].values()
+        index["entries"] = {f"k{i}": entry for i in range(20_000)}
+        index["header"]["keys"] = [*index["entries"]]
+    path.write_text(json.dumps(index), "utf-8")
+    begin = time.monotonic()
+    with pytest.raises(InputError, match="entries are missing or repeated"):
+        Study.load(tmp_path)
+    assert time.monotonic() - begin < 5

@@ -165,3 +165,42 @@ def test_weights_that_an_analysis_cannot_use_are_named(net, loader):
     assert "logits must be finite" in reason
     (reason,) = reasons(net().bfloat16(), "hessian", "variance").values()
     assert "parameters must be float32 for derivatives" in reason
+
+
+@pytest.mark.parametrize("whole", [True, False])
+def test_weights_that_are_not_in_memory_are_one_sentence(net, loader, whole):
+    model = net()
+    if whole:
+        model = model.to("meta")
+    else:
+        name, _ = next(model.named_parameters())
+        owner = model.get_submodule(name.rpartition(".")[0])
+        setattr(owner, name.rpartition(".")[2], nn.Parameter(torch.empty(1, device="meta")))
+    with pytest.raises(vp.InputError, match=r"must have its weights in memory, and .* meta"):
+        vp.examine(model, loader, analyses="variance")
+
+
+def test_memory_formats_and_empty_parameters_change_no_number(net, loader):
+    other = net()
+    other.unused = nn.Parameter(torch.empty(0))
+    other.to(memory_format=torch.channels_last)
+    study = vp.examine({"plain": net(), "other": other}, loader, analyses=FEATURES)
+    assert not study.failures
+    plain, again = numbers(study, "plain"), numbers(study, "other")
+    assert plain.keys() == again.keys()
+    assert plain == pytest.approx(again, rel=1e-4, abs=1e-5, nan_ok=True)
+
+
+def test_a_name_that_would_change_the_terminal_is_refused(net, loader):
+    with pytest.raises(vp.InputError, match=r"printable characters, got 'a.x1b\[31m'"):
+        vp.examine({"a\x1b[31m": net()}, loader, analyses="variance")
+
+
+def test_an_output_is_not_chosen_of_models_that_return_one_tensor(net, loader):
+    several = Around(net(), after=lambda y: {"first": y, "second": y}).eval()
+    with pytest.raises(vp.InputError, match="output must be None for models of one tensor"):
+        vp.examine(net(), loader, analyses="variance", output="first")
+    study = vp.examine(
+        {"one": net(), "two": several}, loader, analyses="variance", output="first"
+    )
+    assert not study.failures

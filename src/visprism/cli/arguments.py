@@ -221,6 +221,8 @@ def _add(
         values["required"] = required
         if repeatable:
             values["action"] = "append"
+    if opposite is not None:
+        to = to.add_mutually_exclusive_group()
     to.add_argument(flag, dest=declared.name, **values)
     if opposite is not None:
         values |= {"help": opposite[1], "action": "store_false"}

@@ -7,12 +7,14 @@ plug-ins.
 
 import argparse
 import ast
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache, partial
 from importlib.metadata import entry_points, version
 from importlib.util import find_spec
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, Literal
 
@@ -111,9 +113,10 @@ def parse(words: Sequence[str]) -> tuple[Command, list[str]]:
         raise InputError("a command must be named. `visprism --help` lists them.")
     available[named].add(made[named])
     flags = flags_of(made[named])
+    _check_once(words, made[named])
     file = first_file(words)
     if file is not None:
-        words = ["examine", *words_of(file), *words[2:]]
+        words = ["examine", *_stated(file, words[2:], made[named]), *words[2:]]
     try:
         parsed, extra = root.parse_known_args(words)
         if extra:
@@ -124,6 +127,31 @@ def parse(words: Sequence[str]) -> tuple[Command, list[str]]:
         raise InputError(f"{file}: {error}" if file is not None else str(error)) from error
     values = {k: tuple(v) if isinstance(v, list) else v for k, v in vars(parsed).items()}
     return available[named].make(**values), flags
+
+
+def _stated(file: Path, words: Sequence[str], parser: argparse.ArgumentParser) -> list[str]:
+    """The words of a study file, without flags whose opposite the words have."""
+    given = {word.partition("=")[0] for word in words}
+    opposites = set[str]()
+    for group in parser._mutually_exclusive_groups:
+        flags = {flag for action in group._group_actions for flag in action.option_strings}
+        opposites |= flags if flags & given else set()
+    stated = words_of(file, flags_of(parser))
+    return [word for word in stated if word.partition("=")[0] not in opposites]
+
+
+def _check_once(words: Sequence[str], parser: argparse.ArgumentParser) -> None:
+    """Refuse a flag that is given twice, unless it takes several values that way."""
+    appended = (a for a in parser._actions if "Append" in type(a).__name__)
+    several = {flag for action in appended for flag in action.option_strings}
+    counts = Counter(word.partition("=")[0] for word in words if word.startswith("--"))
+    twice = next((flag for flag, n in counts.items() if n > 1 and flag not in several), None)
+    if twice is not None:
+        raise InputError(f"{twice} must be given once, got it {counts[twice]} times")
+    after = (w for before, w in pairwise(["", *words]) if before == "--set")
+    fields = Counter(word.partition("=")[0] for word in after)
+    if repeated := [name for name, n in fields.items() if n > 1]:
+        raise InputError(f"set must give each field once, got {repeated[0]} twice")
 
 
 def command_parser(name: str) -> argparse.ArgumentParser:

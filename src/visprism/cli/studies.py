@@ -78,11 +78,12 @@ class Merge(Output):
 
     def run(self) -> int:
         """Merge the studies, write the files of the one and print it; the exit code."""
-        from visprism.study.store import INDEX
+        from visprism.study.store import INDEX, check_out
         from visprism.study.study import Study
 
         if any(self.out.resolve() == Path(folder).resolve() for folder in self.studies):
             raise InputError(f"out must be another folder than the studies', got {self.out}")
+        check_out(self.out)
         study = Study.merge([Study.load(Path(folder)) for folder in self.studies])
         held = Study.load(self.out).models if (self.out / INDEX).is_file() else ()
         if not {*held} <= {*study.models}:

@@ -112,6 +112,10 @@ class Output(Printing):
         ("svg",), "formats of figure files", "F,..."
     )
 
+    def __post_init__(self) -> None:
+        if self.json + self.verbose + self.quiet > 1:
+            raise InputError("only one of --json, --verbose and --quiet must be given")
+
     def printed(self, study: "Study") -> int:
         """Print what the study found; the exit code."""
         from visprism.study.exports import json_of

@@ -6,6 +6,7 @@ from typing import Any
 
 from visprism.core.errors import InputError
 from visprism.core.files import read_fields
+from visprism.core.registry import suggestion
 
 _WHAT = "the study file"
 
@@ -16,16 +17,24 @@ def first_file(words: Sequence[str]) -> Path | None:
     return Path(words[1]) if named else None
 
 
-def words_of(path: Path) -> list[str]:
+def words_of(path: Path, flags: Sequence[str]) -> list[str]:
     """The words of a study file: its models, its fields as flags, and its options.
 
     ``out`` is relative to the folder of the file and lies inside it, so that a file of somebody
     else writes nowhere else. A file in the folder of a study, as `examine` writes it, has that
     folder for ``out``.
+
+    Args:
+        path: of the file.
+        flags: of the command, which are what a file may state.
     """
     fields = read_fields(path, _WHAT, "data: shapes")
     if (path.parent / "study.json").is_file():
         fields = {"out": "."} | fields
+    for name in fields:
+        if name not in ("models", "options") and _flag(name) not in flags:
+            known = ["models", "options", *(f[2:].replace("-", "_") for f in flags)]
+            raise InputError(f"{_WHAT} {path} has no field {name!r}. {suggestion(name, known)}")
     models = fields.pop("models", None) or []
     if isinstance(models, Mapping):
         words = [f'"{label}"={model}' for label, model in models.items()]

@@ -44,6 +44,8 @@ class Changes:
             changes[key] = value
         for key in ("epochs", "limit"):
             if getattr(self, key, None) is not None:
+                if key in changes:
+                    raise InputError(f"{key} must be given once, by --{key} or by --set")
                 changes[key] = getattr(self, key)
         return load_recipe(name).replace(**changes)
 

@@ -104,6 +104,8 @@ class Option:
         """A value from text; tuples are separated by commas, fractions may be ``8/255``."""
         kind = _without_none(self.type)
         element = _element(kind)
+        if element is not kind and not all(map(str.strip, text.split(","))):
+            raise self._error(text)
         if kind is not self.type and text.lower() in {"none", ""}:
             return None
         try:

@@ -91,6 +91,8 @@ def _opened(spec: str, split: str | None, side: int | None) -> tuple[ImageSet, f
     kinds = {key: kind for key, kind in kinds.items() if key != "split"} | {"subset": float}
     options: dict[str, Any] = {}
     for key, value in parse_qsl(query, keep_blank_values=True):
+        if key in options:
+            raise InputError(f"{key} must be given once, got it twice in {spec!r}")
         if key not in kinds:
             raise InputError(
                 f"options of data {name} must be of {', '.join(kinds)}, got {key!r} in {spec!r}"

@@ -1,5 +1,6 @@
 """Pixels: from an image file to eight-bit RGB, its center crop, and the model's input."""
 
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from io import BytesIO
@@ -31,7 +32,7 @@ def decode(source: Source) -> Image.Image:
         with _opened(source) as image:
             return rgb_of(image)
     except Exception as error:  # Pillow raises nearly any type on a damaged file
-        reason = str(error) or type(error).__name__
+        reason = _reason(error)
         named = f"{source} ({reason})" if isinstance(source, Path) else reason
         raise InputError(f"an image cannot be read: {named}") from error
 
@@ -47,8 +48,14 @@ def fault(source: Source) -> str | None:
             image.load()
             to_rgb(image)
     except Exception as error:  # as above
-        return str(error) or type(error).__name__
+        return _reason(error)
     return None
+
+
+def _reason(error: Exception) -> str:
+    """Why an image cannot be read, without the address of what holds its bytes."""
+    text = re.sub(r" ?<_io\.BytesIO object at \w+>", "", str(error))
+    return text or type(error).__name__
 
 
 def rgb_of(image: Image.Image) -> Image.Image:

@@ -12,7 +12,7 @@ from torch.utils.data import DataLoader, Dataset, IterableDataset
 from visprism.anatomy.blocks.anatomy import Anatomy
 from visprism.core.class_names import CLASS_NAMES, ModelClasses
 from visprism.core.devices import default_device
-from visprism.core.errors import InputError
+from visprism.core.errors import InputError, printable
 from visprism.core.files import slug
 from visprism.core.options import check_options, option
 from visprism.core.preprocessing import (
@@ -146,6 +146,9 @@ def candidates_of(
         setattr(candidate.model, OUTPUT, str(output))
     if not named:
         raise InputError("models must name at least one model, got none")
+    for name in named:
+        if name != printable(name):
+            raise InputError(f"names of models must have printable characters, got {name!r}")
     files = [slug(name) for name in named]
     same = [name for name, file in zip(named, files, strict=True) if files.count(file) > 1]
     if same:

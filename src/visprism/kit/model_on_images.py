@@ -24,6 +24,7 @@ from visprism.images.batches import Change, fixed_augmentation
 from visprism.images.class_names import matched
 from visprism.images.images import Images
 from visprism.kit.needs import Needs
+from visprism.passes.batches import check_whole
 from visprism.passes.forward_passes import default_batch_size
 from visprism.passes.predict import predict
 from visprism.passes.predictions import Predictions
@@ -355,6 +356,7 @@ def dissected(
     name: str = "",
 ) -> Anatomy:
     """The anatomy of a model on the first two images; errors begin with its name."""
+    check_whole(model)
     example = inputs_of(images.batches(preprocessing, batch_size=2, limit=2)[0])
     forget_choice(model)
     try:

@@ -21,10 +21,17 @@ B = TypeVar("B")
 
 
 def check_whole(model: nn.Module) -> None:
-    """Require that this process has the whole of each parameter."""
+    """Require that this process has the whole of each parameter, with its values."""
     from torch.distributed.fsdp import FullyShardedDataParallel
     from torch.distributed.tensor import DTensor
 
+    tensors = (*model.named_parameters(), *model.named_buffers())
+    empty = next((name for name, tensor in tensors if tensor.is_meta), None)
+    if empty is not None:
+        raise InputError(
+            f"the model must have its weights in memory, and {empty} lies on the meta device. "
+            "Load the weights, as by model.to_empty(device='cpu') and load_state_dict."
+        )
     sharded = any(isinstance(m, FullyShardedDataParallel) for m in model.modules())
     if sharded or any(isinstance(p, DTensor) for p in model.parameters()):
         raise InputError(

@@ -28,7 +28,7 @@ from visprism.study.examination import LATE
 from visprism.study.examine import examine
 from visprism.study.monitor import WATCHED
 from visprism.study.steps import steps_of_run
-from visprism.study.store import key_of
+from visprism.study.store import check_out, key_of
 from visprism.study.study import Entry, Failure, Study
 from visprism.table.result import Result
 from visprism.table.shapes import ScalarPerBlock
@@ -87,6 +87,8 @@ def evolve(
     out = None if out is None else Path(out)
     chosen = ANALYSES.chosen(analyses, options, effort)
     folders, way = _folders(runs), images or DataOptions(limit=256)
+    if out is not None:
+        check_out(out, [slug(name) for name in folders])
     data, train_data = (  # read once, since another pass may give none, or others
         of
         if isinstance(of, str | None)

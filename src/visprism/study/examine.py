@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 
+from visprism.anatomy.trace.forward import copies_of, returned_by
 from visprism.core.devices import require_default_device
 from visprism.core.errors import InputError
 from visprism.core.memory import reused_memory
@@ -15,7 +16,8 @@ from visprism.core.processes import gather, rank
 from visprism.core.run import DEFAULT_RUN, Run
 from visprism.kit.analysis import ANALYSES, Analysis
 from visprism.kit.inputs import DataOptions, candidates_of, check_names, subjects_of
-from visprism.kit.model_on_images import Subject, forget_choice
+from visprism.kit.model_on_images import Subject, forget_choice, inputs_of
+from visprism.passes.batches import on_device
 from visprism.study.console import reported
 from visprism.study.events import Listener
 from visprism.study.examination import Examination
@@ -113,6 +115,8 @@ def examine(
             preprocessing=preprocessing,
             run=run,
         )
+        if output is not None and all(_returns_one_tensor(s, run) for s in subjects):
+            raise InputError(f"output must be None for models of one tensor, got {output!r}")
         timed = run if minutes is None else run.ending_by(begin + 60.0 * minutes)
         store = _open_store(Path(out) if out is not None else None, subjects, run, fresh=fresh)
         fields = study_fields(models, data, train_data, images, run)
@@ -146,6 +150,15 @@ def examine(
             store.close()
             for subject in subjects:
                 forget_choice(subject.model)
+
+
+@torch.no_grad()
+def _returns_one_tensor(subject: Subject, run: Run) -> bool:
+    """Whether there is no choice between several outputs."""
+    compute = run.compute.on(subject.model)
+    images = copies_of(on_device(inputs_of(subject.batches(1)[0]), compute))
+    with compute.borrow(subject.model):
+        return isinstance(returned_by(subject.model, images), torch.Tensor)
 
 
 def _open_store(

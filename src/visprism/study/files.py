@@ -3,7 +3,7 @@
 from collections.abc import Collection, Sequence
 from pathlib import Path
 
-from visprism.core.files import is_file, make_folder, output_folder, write_text
+from visprism.core.files import is_of_user, make_folder, output_folder, write_text
 from visprism.core.run import Progress
 from visprism.drawing.save import check_formats
 from visprism.report.drawings import rendered
@@ -42,7 +42,7 @@ def write_files(
     """
     formats = check_formats(formats)
     written = folder / "figures" / _WRITTEN
-    earlier = written.read_text("utf-8").splitlines() if is_file(written) else []
+    earlier = written.read_text("utf-8").splitlines() if is_of_user(written) else []
     make_folder(folder)
     write_text(folder / "study.md", markdown_of(study))
     write_text(folder / "results.json", json_of(study))

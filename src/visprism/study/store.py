@@ -2,7 +2,7 @@
 
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from hashlib import blake2b
 from importlib.metadata import version
@@ -26,7 +26,8 @@ from visprism.table.result import Result
 from visprism.table.stored import UnknownTypeError
 
 INDEX = "study.json"
-_REPLACED = ("report.html", "study.md", "results.json")  # what a report writes
+# What the folder of an interrupted study may hold before it has an index.
+_BEFORE_INDEX = {"results", "figures", "study.yaml", "request.json", "failed.txt"}
 _FORMAT = 2  # of the index; raise it when entries change their meaning
 _LONGEST = 100  # characters of the models in the name of a file, which has at most 255
 _AGAIN = "Run the study again with this folder as out to measure it again."
@@ -143,12 +144,7 @@ class Store:
             probe = folder / ".visprism-write-test"
             probe.touch()
             probe.unlink(missing_ok=True)  # another process of this study may be faster
-            others = [name for name in _REPLACED if (folder / name).exists()]
-        if others and not (folder / INDEX).exists():
-            raise InputError(
-                f"out must be an empty folder or hold a study, got {folder} with {others[0]} "
-                "that is not of a study. Choose another folder."
-            )
+            check_out(folder)
         store._lock = lock_folder(folder, "out") if writes else None
         try:
             if (folder / INDEX).exists() and not fresh:
@@ -239,6 +235,23 @@ class Store:
             write_text(self.folder / INDEX, f"{text}\n")
 
 
+def check_out(folder: Path, names: Collection[str] = ()) -> None:
+    """Refuse a folder that holds neither a study nor a part of one, but other files.
+
+    Args:
+        folder: into which a study is to be written.
+        names: of further files that a part of a study has.
+    """
+    if (folder / INDEX).exists() or not folder.exists():
+        return
+    others = {path.name for path in folder.glob("[!.]*")} - _BEFORE_INDEX - {*names}
+    if others:
+        raise InputError(
+            f"out must be an empty folder or hold a study, got {folder} with {min(others)} "
+            "that is not of a study. Choose another folder."
+        )
+
+
 def file_names(entry: Entry) -> list[str]:
     """Where results are written, relative to the folder of a study.
 
@@ -265,12 +278,15 @@ def read_index(path: Path) -> Index:
         )
     index = read_json(path, Index, what)
     header: Mapping[str, Any] = index["header"]
-    if not set(header.get("keys", ())) <= set(index["entries"]):
+    keys = header.get("keys", [])
+    names = [name for entry in index["entries"].values() for name in entry["files"]]
+    once = len({*keys}) == len(keys) and len({*names}) == len(names)
+    if not {*keys} <= {*index["entries"]} or not once:
         raise InputError(
-            f"{path} must be {what}, and entries are missing. Run the study again in another "
-            "folder."
+            f"{path} must be {what}, and entries are missing or repeated. Run the study again "
+            "in another folder."
         )
-    for name in (name for entry in index["entries"].values() for name in entry["files"]):
+    for name in names:
         inside, folder = (os.path.realpath(p) for p in (path.parent / name, path.parent))
         if not Path(inside).is_relative_to(folder):  # `resolve` fails for a link to itself
             raise InputError(

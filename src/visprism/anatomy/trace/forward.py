@@ -37,16 +37,21 @@ def forward(model: nn.Module, images: Images) -> Tensor:
 def output_of(model: nn.Module, images: Images) -> Tensor:
     """What `forward` returns, of these images instead of a copy."""
     first = next((t for t in _values(images) if t.ndim == 4), _values(images)[0])
-    images_at_once.set(len(first))
-    by_name = isinstance(images, Mapping) and _takes(model, set(images))
-    try:
-        returned = model(**images) if by_name else model(images)
-    except (StopIteration, GeneratorExit, SystemExit) as error:  # it would end a loop of ours
-        raise RuntimeError(f"forward raised {error!r}") from error
-    logits = _logits(returned, model)
+    logits = _logits(returned_by(model, images), model)
     if logits.requires_grad and not torch.is_grad_enabled():
         logits = logits.detach()  # of a model that turns gradients on
     return logits if logits.device == first.device else logits.to(first.device)
+
+
+def returned_by(model: nn.Module, images: Images) -> Any:
+    """Whatever the model returns for a batch."""
+    first = next((t for t in _values(images) if t.ndim == 4), _values(images)[0])
+    images_at_once.set(len(first))
+    by_name = isinstance(images, Mapping) and _takes(model, set(images))
+    try:
+        return model(**images) if by_name else model(images)
+    except (StopIteration, GeneratorExit, SystemExit) as error:  # it would end a loop of ours
+        raise RuntimeError(f"forward raised {error!r}") from error
 
 
 @contextmanager
