@@ -2,8 +2,9 @@
 
 Each trial runs a command on small networks in a forked process, sends it SIGKILL, SIGTERM or
 SIGINT after a random part of the time that an undisturbed run took, up to three times in a row,
-runs the same command until it is complete, and compares what both have written: every number of ``results.json``, the
-weights and the history of a training, and whether a temporary file is left.
+runs the same command until it is complete, and compares what both have written: every number
+of ``results.json``, the weights and the history of a training, and whether a temporary file is
+left.
 
     python benchmarks/kills.py --kills 200          # prints a table
     python benchmarks/kills.py --kills 200 --write  # and writes results/kills.jsonl
@@ -251,8 +252,8 @@ def main() -> None:
         bad = sum(bool(row["problems"]) for row in of_name)
         slowest = max((kill["end"] for kill in kills), default=0.0)
         print(
-            f"{name:<8} {len(kills):4d} kills of {len(of_name)} commands, {bad} with a problem, "
-            f"ended within {slowest:.1f} s"
+            f"{name:<8} {len(kills):4d} kills of {len(of_name)} commands, {bad} with a "
+            f"problem, ended within {slowest:.1f} s"
         )
     raise SystemExit(any(row["problems"] for row in rows))
 
