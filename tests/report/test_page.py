@@ -201,14 +201,18 @@ def test_several_processes_draw_the_same_bytes_as_one(study):
 
 
 @pytest.mark.usefixtures("undrawn")
-def test_a_failure_leaves_nothing_behind(study, tmp_path, monkeypatch):
-    def broken(study):
+@pytest.mark.parametrize("part", ["json_of", "page_html"])
+def test_a_failure_leaves_what_is_complete_and_no_part_of_a_page(
+    study, tmp_path, monkeypatch, part
+):
+    def broken(*_):
         raise RuntimeError("disk")
 
-    monkeypatch.setattr(visprism.study.files, "json_of", broken)
+    monkeypatch.setattr(visprism.study.files, part, broken)
     with pytest.raises(RuntimeError, match="disk"):
-        write_files(study, tmp_path / "new")
-    assert list(tmp_path.iterdir()) == []
+        write_files(study, tmp_path)
+    numbers = {"study.md", "results.json"} if part == "page_html" else {"study.md"}
+    assert {path.name for path in tmp_path.iterdir()} == numbers
 
 
 def test_a_study_without_results_has_a_page(tmp_path):

@@ -1,6 +1,8 @@
 """Laws of saved studies: what is loaded is what was saved, and what is broken is named."""
 
 import json
+import time
+from contextlib import suppress
 from dataclasses import replace
 from hashlib import blake2b
 from xml.etree import ElementTree
@@ -9,6 +11,7 @@ import numpy as np
 import pytest
 
 from visprism import Failure, InputError, Study, examine
+from visprism.cli import main
 from visprism.report.rows import DASH
 
 
