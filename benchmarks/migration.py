@@ -30,7 +30,7 @@ from torch import Tensor, nn
 from torch.utils.data import DataLoader, TensorDataset
 
 import visprism as vp
-from visprism.analyses.loss.mode_connectivity import mode_connectivity
+from visprism.analyses.loss.mode_connectivity import ModeConnectivity
 from visprism.core.provenance import revision
 
 RESULTS = Path(__file__).parent / "results" / "migration.json"
@@ -161,8 +161,8 @@ def line_of_losses() -> Iterator[Row]:
     loss = Loss(nn.CrossEntropyLoss(), images, targets)
     steps = 11  # theirs are the points 1/11, ..., 11/11
     theirs = loss_landscapes.linear_interpolation(start, end, loss, steps, deepcopy_model=True)
-    line, _ = mode_connectivity(
-        start, {"end": end.state_dict()}, [(images, targets)], points=steps + 1
+    line, _ = ModeConnectivity(points=steps + 1).of(
+        start, {"end": end.state_dict()}, [(images, targets)]
     )
     quantity = "losses at 11 points between two networks"
     yield many("loss-landscapes", quantity, theirs, line.nll[1:])

@@ -1,6 +1,6 @@
 """What effective receptive fields of all blocks cost, next to a forward pass.
 
-The forward pass alone and `visprism.receptive_field` take turns in one run, so that what else
+The forward pass alone and `visprism.ReceptiveField` take turns in one run, so that what else
 the machine does hits them alike. Seconds are those of the process, not of the wall; the table
 has medians of the ratio. A gradient of each block passes through all blocks before it, so that
 n blocks of equal cost need at least 1 + n / 2 forward passes.
@@ -26,7 +26,7 @@ import timm
 import torch
 
 from visprism import dissect
-from visprism.analyses.features.receptive_field import receptive_field
+from visprism.analyses.features.receptive_field import ReceptiveField
 from visprism.core.provenance import revision
 
 MODELS = ("resnet18", "resnet50", "convnext_tiny", "vit_tiny_patch16_224")
@@ -61,7 +61,7 @@ def measured(name: str, repeats: int) -> dict:
 
     forward()  # warms up
     pairs = [
-        (seconds_of(forward), seconds_of(lambda: receptive_field(anatomy, [images])))
+        (seconds_of(forward), seconds_of(lambda: ReceptiveField().of(anatomy, [images])))
         for _ in range(repeats)
     ]
     return {

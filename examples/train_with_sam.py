@@ -60,7 +60,9 @@ for name in recipes:
     for file in sorted((folder / name / "snapshots").glob("*.safetensors")):
         vp.load_checkpoint(network, file)
         objective = vp.Objective(network, batches)
-        sharpness[name].append(vp.sharpness(objective, ("sam",), rho=0.05).sharpness[0])
+        sharpness[name].append(
+            vp.Sharpness(measures=("sam",), rho=0.05).of(objective).sharpness[0]
+        )
     last = vp.Objective(network, batches[:1])
     eigenvalues[name] = vp.top_eigenvalues(last, k=1, tol=1e-2).value[0]
 

@@ -144,9 +144,6 @@ from visprism.passes.features import observe as observe
 from visprism.analyses.attention.attention_maps import attention_maps as attention_maps
 from visprism.analyses.attention.attention_maps import rollout as rollout
 from visprism.analyses.features.cka import compare as compare
-from visprism.analyses.features.receptive_field import (
-    receptive_field as receptive_field,
-)
 from visprism.passes.blocks import block_columns as block_columns
 
 # Measurements of weights.
@@ -161,9 +158,7 @@ from visprism.analyses.weights.relative_scores import relative_score_tables as r
 from visprism.loss.objective import Objective as Objective
 from visprism.loss.objective import Selection as Selection
 from visprism.loss.objective import cross_entropy as cross_entropy
-from visprism.analyses.loss.sharpness import sharpness as sharpness
 from visprism.loss.training_curvature import training_curvature as training_curvature
-from visprism.analyses.loss.hessian_by_block import hessian_by_block as hessian_by_block
 from visprism.loss.spectrum import hessian_spectrum as hessian_spectrum
 from visprism.analyses.loss.density import spectral_density as spectral_density
 from visprism.loss.eigenvalues import top_eigenpairs as top_eigenpairs
@@ -183,15 +178,10 @@ from visprism.analyses.predictions.attacks import Attack as Attack
 from visprism.passes.averaged import Ensemble as Ensemble
 from visprism.passes.averaged import MonteCarloDropout as MonteCarloDropout
 from visprism.passes.predictions import Predictions as Predictions
-from visprism.analyses.predictions.ablation import ablation as ablation
 from visprism.analyses.predictions.adversarial import adversarial as adversarial
 from visprism.analyses.predictions.shape_bias import by_category as by_category
 from visprism.analyses.predictions.calibration import calibration as calibration
 from visprism.analyses.predictions.shape_bias import classes_of as classes_of
-from visprism.analyses.predictions.fourier_sensitivity import (
-    fourier_sensitivity as fourier_sensitivity,
-)
-from visprism.analyses.predictions.frequency_noise import frequency_noise as frequency_noise
 from visprism.passes.outcomes import outcomes as outcomes
 from visprism.passes.predict import predict as predict
 from visprism.analyses.predictions.calibration import reliability as reliability

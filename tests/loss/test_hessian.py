@@ -7,8 +7,12 @@ import pytest
 import torch
 from torch import nn
 
-from visprism import Objective, dissect, hessian_by_block, hessian_spectrum, top_eigenvalues
+from visprism import HessianByBlock, Objective, dissect, hessian_spectrum, top_eigenvalues
 from visprism.loss.products import Products
+
+
+def hessian_by_block(anatomy, batches, **options):
+    return HessianByBlock(**options).of(anatomy, batches)
 
 
 @pytest.fixture

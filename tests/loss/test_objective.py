@@ -9,7 +9,7 @@ from torch import nn
 from torch.nn import functional
 from unusual_modules import built
 
-from visprism import Objective, dissect, receptive_field
+from visprism import Objective, ReceptiveField, dissect
 from visprism.core.run import stream
 from visprism.loss.products import Products, hvp
 
@@ -176,5 +176,5 @@ def test_the_gradient_of_an_unusual_network_is_that_of_autograd(name):
 
 def test_a_checkpointed_block_has_the_receptive_field_of_its_convolution():
     anatomy = dissect(built("checkpointed block"), torch.randn(2, 3, 16, 16))
-    result, *_ = receptive_field(anatomy, [torch.randn(4, 3, 16, 16)])
+    result, *_ = ReceptiveField().of(anatomy, [torch.randn(4, 3, 16, 16)])
     assert "blocks.0.block" in set(result.block)

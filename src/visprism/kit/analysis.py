@@ -9,9 +9,8 @@ declaration, and imports `visprism.kit`.
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from inspect import Parameter, cleandoc, signature
 from pathlib import Path
-from typing import Any, ClassVar, TypeVar, dataclass_transform, get_origin
+from typing import Any, ClassVar, TypeVar, dataclass_transform
 
 import torch
 from torch.optim import Optimizer
@@ -171,53 +170,6 @@ def reason_of_error(compute: Callable[..., object], *args: Any) -> str | None:
     except InputError as error:
         return str(error)
     return None
-
-
-def function_of(
-    analysis: type[Analysis],
-    compute: Callable[..., R] = Analysis.__call__,
-    *,
-    positional: Sequence[str] = (),
-    without: Sequence[str] = (),
-) -> Callable[..., R]:
-    """The function form of an analysis: a function of it called, with one set of defaults.
-
-    It takes what `compute` takes after the analysis, and the options: by position those in
-    `positional`, none of those in `without`, which it does not read, and others by keyword.
-    """
-    declared = {n: o for n, o in options_of(analysis).items() if n not in without}
-    options = [
-        Parameter(
-            name,
-            Parameter.POSITIONAL_OR_KEYWORD if name in positional else Parameter.KEYWORD_ONLY,
-            default=option.default,
-            annotation=option.type,
-        )
-        for name, option in declared.items()
-    ]
-    of_method = signature(compute)
-    _, *own = of_method.parameters.values()
-    parameters = sorted([*own, *options], key=lambda parameter: parameter.kind)
-    called = of_method.replace(parameters=parameters)
-
-    def form(*args: Any, **keywords: Any) -> R:
-        given = called.bind(*args, **keywords).arguments
-        chosen = {name: given.pop(name) for name in declared if name in given}
-        for name, value in chosen.items():
-            if get_origin(declared[name].type) is tuple:
-                chosen[name] = (
-                    (value,) if isinstance(value, str | int | float) else tuple(value)
-                )
-        return compute(analysis(**chosen), **given)
-
-    setattr(form, "__signature__", called)  # noqa: B010
-    form.__name__ = form.__qualname__ = analysis.name.replace("-", "_")
-    form.__module__ = analysis.__module__
-    lines = "".join(f"\n    {name}: {option.help}." for name, option in declared.items())
-    documented = analysis if compute is Analysis.__call__ else compute
-    about = cleandoc(documented.__doc__ or "")
-    form.__doc__ = f"{about}\n\nOptions of `{analysis.__name__}`:{lines}"
-    return form
 
 
 class FeatureAnalysis(Analysis, FeatureStatistic):

@@ -12,7 +12,11 @@ from maps import classifier, error_of
 from timm.layers import LayerNorm2d
 from torch import nn
 
-from visprism import InputError, assert_results_equal, dissect, receptive_field
+from visprism import InputError, ReceptiveField, assert_results_equal, dissect
+
+
+def receptive_field(anatomy, batches, **options):
+    return ReceptiveField(**options).of(anatomy, batches)
 
 
 def network(*layers, channels=1):

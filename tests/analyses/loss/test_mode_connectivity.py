@@ -7,7 +7,12 @@ from maps import classifier
 from torch import nn
 from torch.nn import functional
 
-from visprism.analyses.loss.mode_connectivity import mode_connectivity
+from visprism import ModeConnectivity
+
+
+def mode_connectivity(model, states, batches, **options):
+    return ModeConnectivity(**options).of(model, states, batches)
+
 
 CLASSES = 3
 

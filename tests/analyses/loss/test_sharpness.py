@@ -5,7 +5,11 @@ import pytest
 import torch
 from torch import nn
 
-from visprism import Objective, sharpness
+from visprism import Objective, Sharpness
+
+
+def sharpness(objective, measures=("sam", "asam", "gaussian"), **options):
+    return Sharpness(measures=tuple(measures), **options).of(objective)
 
 
 class Point(nn.Module):

@@ -24,6 +24,11 @@ from visprism.estimates.estimated import mean
 from visprism.kit.inputs import subject_of
 from visprism.results import Ablations
 
+
+def ablation(anatomy, data, **options):
+    return vp.Ablation(**options)(anatomy, data)
+
+
 MODELS = {
     "resnet": ("resnet26", {"layers": (1, 2, 1, 1), "channels": (8, 8, 16, 16)}),
     "swin": (
@@ -118,7 +123,7 @@ def test_resuming_gives_what_the_whole_model_gives(anatomy_and_images):
 @torch.no_grad()
 def test_the_study_is_that_of_ablations_one_by_one(anatomy_and_images):
     anatomy, images = anatomy_and_images
-    result = vp.ablation(anatomy, labeled(images, classes=5), parts=("blocks",))
+    result = ablation(anatomy, labeled(images, classes=5), parts=("blocks",))
     targets = torch.arange(6) % 5
     losses = functional.cross_entropy(anatomy.model(images), targets, reduction="none").double()
     assert result.partial.all()
@@ -163,7 +168,7 @@ class Counting(Line):
 def test_a_model_that_does_not_resume_runs_as_a_whole():
     images = torch.randn(6, 3, 8, 8)
     anatomy = vp.dissect(Counting().eval(), images)
-    result = vp.ablation(anatomy, labeled(images), parts=("blocks",))
+    result = ablation(anatomy, labeled(images), parts=("blocks",))
     assert not result.partial[1:].any()  # nothing is counted before the first block
     for row, name in enumerate(result.block.tolist()):
         with vp.ablate(anatomy, anatomy[name]):
@@ -174,7 +179,7 @@ def test_the_cost_is_that_of_the_blocks_that_run():
     images = torch.randn(8, 3, 8, 8)
     anatomy = vp.dissect(Line(6).eval(), images[:1])
     with FlopCounterMode(display=False) as all_passes:
-        vp.ablation(anatomy, labeled(images), parts=("blocks",))
+        ablation(anatomy, labeled(images), parts=("blocks",))
     with FlopCounterMode(display=False) as one_pass, torch.no_grad():
         anatomy.model(images)
     passes = all_passes.get_total_flops() / one_pass.get_total_flops()
@@ -197,7 +202,7 @@ def test_a_constant_is_its_own_mean_and_that_of_every_image():
     anatomy, images = made(Line)
     rises = {}
     for replacement in ("zero", "mean", "shuffle"):
-        rows = vp.ablation(anatomy, labeled(images), parts=("blocks",), replacement=replacement)
+        rows = ablation(anatomy, labeled(images), parts=("blocks",), replacement=replacement)
         rises[replacement] = rows.nll_rise.tolist()
         assert rows.replacement == rows.by_kind().replacement == replacement
     other, constant, _ = zip(*rises.values(), strict=True)
@@ -211,7 +216,7 @@ def test_a_constant_is_its_own_mean_and_that_of_every_image():
 def test_tokens_are_those_that_a_hook_replaces(transformer, replacement):
     anatomy, images = transformer
     images = images[:12]  # one batch
-    rows = vp.ablation(anatomy, labeled(images), parts=("tokens",), replacement=replacement)
+    rows = ablation(anatomy, labeled(images), parts=("tokens",), replacement=replacement)
     assert set(rows.ablated.tolist()) == {"class tokens", "registers"}
     for name, tokens in (("class tokens", slice(0, 1)), ("registers", slice(1, 3))):
 
@@ -238,7 +243,7 @@ def test_tokens_are_those_that_a_hook_replaces(transformer, replacement):
 @pytest.mark.parametrize("replacement", ["zero", "mean"])
 def test_a_head_is_the_columns_of_the_projection(transformer, replacement):
     anatomy, images = transformer
-    rows = vp.ablation(anatomy, labeled(images), parts=("heads",), replacement=replacement)
+    rows = ablation(anatomy, labeled(images), parts=("heads",), replacement=replacement)
     prefix = anatomy.model.num_prefix_tokens
     for head in range(3):
         columns = slice(4 * head, 4 * head + 4)
@@ -336,6 +341,6 @@ def test_late_and_early_blocks_are_read_where_stages_agree(kind, stages, reading
 def test_heads_within_one_operation_are_refused():
     images = torch.randn(4, 3, 16, 16)
     anatomy = vp.dissect(built("attention"), images)  # of torch's own module
-    result = vp.ablation(anatomy, labeled(images), parts=("blocks", "heads"))
+    result = ablation(anatomy, labeled(images), parts=("blocks", "heads"))
     assert "must expose its heads" in result.not_ablated
     assert set(result.ablated) == {"block"}

@@ -5,7 +5,7 @@ import torch
 from attacked import SPACE
 from classifiers_by_hand import Waves
 
-from visprism import FourierSensitivity, Preprocessing, fourier_sensitivity
+from visprism import FourierSensitivity, Preprocessing
 from visprism.analyses.predictions.bands import basis_image
 from visprism.core.statistics import paired_proportions_interval
 
@@ -16,7 +16,7 @@ def measured(**options):
     """The errors of a model that sees the frequency (2, 3), on 16 gray images of class 0."""
     model = Waves(basis_image((16, 16), (2, 3))).eval()
     batches = [(torch.zeros(8, 3, 16, 16), torch.zeros(8, dtype=torch.long))] * 2
-    return fourier_sensitivity(model, batches, preprocessing=GRAY, **options)
+    return FourierSensitivity(**options)(model, batches, preprocessing=GRAY)
 
 
 @pytest.mark.parametrize("size", [(8, 8), (7, 9)])

@@ -4,7 +4,7 @@ import pytest
 import torch
 from classifiers_by_hand import Waves
 
-from visprism import FrequencyNoise, InputError, Preprocessing, Run, frequency_noise
+from visprism import FrequencyNoise, InputError, Preprocessing, Run
 from visprism.analyses.predictions.bands import (
     BAND_CENTERS,
     band,
@@ -26,7 +26,8 @@ WAY = Preprocessing((20, 20), mean=(0.5,) * 3, std=(0.25,) * 3)
 
 def noisy(model, batches, **options):
     """The main result of standardized images."""
-    return frequency_noise(model.eval(), batches, preprocessing=WAY, **options)
+    run = options.pop("run", Run())
+    return FrequencyNoise(**options)(model.eval(), batches, preprocessing=WAY, run=run)
 
 
 def flat(number, side):

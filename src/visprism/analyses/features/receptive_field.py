@@ -21,7 +21,6 @@ from visprism.anatomy.trace.forward import Images, as_written, batch_size, forwa
 from visprism.core import processes
 from visprism.drawing import style
 from visprism.drawing.depth import against_depth, from_zero, kinds_key
-from visprism.kit.analysis import function_of
 from visprism.passes.batches import Batch, blocks_on_grid, images_of, in_order
 from visprism.passes.blocks import spread
 from visprism.passes.features import Arrays, Gathered
@@ -209,9 +208,6 @@ class ReceptiveField(kit.Analysis):
         """A forward pass, and for each block a backward pass from it to the image."""
         blocks = sum(block.layout is not None for block in subject.anatomy)
         return kit.Cost(per_image=1.0 + blocks)
-
-
-receptive_field = function_of(ReceptiveField, ReceptiveField.of)
 
 
 def receptive_map(

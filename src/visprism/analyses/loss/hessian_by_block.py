@@ -21,7 +21,6 @@ from visprism import kit
 from visprism.anatomy.trace.forward import Images, part_of
 from visprism.estimates.estimated import stacked
 from visprism.estimates.text import images_text
-from visprism.kit.analysis import function_of
 from visprism.loss.density import trace_of_part
 from visprism.loss.eigenvalues import CONVERGED, RESIDUAL, unconverged
 from visprism.loss.krylov import Request, eigenpairs
@@ -213,6 +212,3 @@ class HessianByBlock(kit.Analysis):
         names = {getattr(block, self.by, block.name) for block in subject.anatomy}
         parts = len(subject.anatomy) if self.by == "block" else len(names)
         return kit.Cost(products=(self.probes + _PRODUCTS) * parts * sum(self.fractions))
-
-
-hessian_by_block = function_of(HessianByBlock, HessianByBlock.of)

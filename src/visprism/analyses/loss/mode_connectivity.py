@@ -22,7 +22,6 @@ from visprism.analyses.loss.checkpoints import names_of, stored_weights
 from visprism.core.statistics import mean_interval
 from visprism.estimates.estimated import paired_proportion, stacked
 from visprism.estimates.text import number_of, points_text, selection_text, text_of
-from visprism.kit.analysis import function_of
 from visprism.loss.directions import difference
 from visprism.loss.objective import cross_entropy
 from visprism.loss.planes import State
@@ -224,6 +223,3 @@ class ModeConnectivity(kit.Analysis):
     def cost(self, subject: kit.Subject) -> kit.Cost:
         """Two forward passes for each point, of which one is for BatchNorm."""
         return kit.Cost(per_image=2 * (len(self.checkpoints) * (self.points - 1) + 2))
-
-
-mode_connectivity = function_of(ModeConnectivity, ModeConnectivity.of, without=["checkpoints"])

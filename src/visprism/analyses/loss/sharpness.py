@@ -21,7 +21,6 @@ from visprism.drawing import style
 from visprism.estimates.eigenvalues import heavy_tailed
 from visprism.estimates.estimated import stacked
 from visprism.estimates.text import number_of
-from visprism.kit.analysis import function_of
 from visprism.loss.objective import Objective
 from visprism.loss.update_rules import sam_step
 
@@ -252,11 +251,6 @@ class Sharpness(kit.Analysis):
         return kit.Cost(
             per_image=3.0 + 2.0 * self.directions, gradients=1.0 + 2.0 * (self.steps - 1)
         )
-
-
-sharpness = function_of(
-    Sharpness, Sharpness.of, positional=["measures"], without=["mini_batch"]
-)
 
 
 @kit.figure(width=2.4, height=2.0)

@@ -33,7 +33,6 @@ from visprism.drawing import style
 from visprism.drawing.depth import kinds_key, points, stages
 from visprism.estimates.estimated import paired_proportion
 from visprism.estimates.findings import chance_findings
-from visprism.kit.analysis import function_of
 from visprism.passes.ablated import ablated_outcomes, replacements
 from visprism.passes.tokens import token_roles
 
@@ -259,9 +258,6 @@ class Ablation(kit.Analysis):
             return subject.batch_size
         sizes = range(subject.batch_size, 1, -1)
         return next((n for n in sizes if subject.num_images % n != 1), subject.batch_size)
-
-
-ablation = function_of(Ablation)
 
 
 @kit.figure(width=3.0, height=2.4, key=kinds_key, key_height=0.3)

@@ -17,7 +17,6 @@ from visprism.analyses.predictions.bands import Frequency, basis_image, half_pla
 from visprism.analyses.predictions.perturbed import PerturbedAccuracy
 from visprism.estimates import estimated
 from visprism.estimates.findings import chance_findings
-from visprism.kit.analysis import function_of
 from visprism.passes.perturbed import Paired, Pixels, PixelSpace, random_numbers
 
 
@@ -111,6 +110,3 @@ class FourierSensitivity(PerturbedAccuracy):
             classes=outcomes.classes,
         )
         return (errors,)
-
-
-fourier_sensitivity = function_of(FourierSensitivity)

@@ -29,7 +29,6 @@ from visprism.analyses.predictions.bands import (
 from visprism.analyses.predictions.perturbed import PerturbedAccuracy, drops_text
 from visprism.estimates.estimated import paired_proportion, proportion, skewed
 from visprism.estimates.findings import chance_findings
-from visprism.kit.analysis import function_of
 from visprism.passes.perturbed import Paired, Pixels, PixelSpace, random_numbers
 
 Condition = tuple[str, float]  # protocol, center of the band
@@ -269,9 +268,6 @@ class FrequencyNoise(PerturbedAccuracy):
             classes=outcomes.classes,
         )
         return replace(result, provenance=replace(result.provenance, protocol=protocol))
-
-
-frequency_noise = function_of(FrequencyNoise)
 
 
 def white_noise(

@@ -11,7 +11,6 @@ from matplotlib.colors import Normalize
 from visprism import kit
 from visprism.drawing import style
 from visprism.drawing.color_bars import caption, framed, picture
-from visprism.kit.analysis import function_of
 from visprism.table.result import column as quantity
 
 _SCALE = Normalize(-1, 1)
@@ -71,7 +70,7 @@ class PatchFilters(kit.Analysis):
 
     def measure(self, subject: kit.Subject, run: kit.Run) -> Sequence[kit.Result]:
         """Decompose the kernels."""
-        return (_components_of(self, subject.anatomy, run=run),)
+        return (patch_filters(subject.anatomy, components=self.components, run=run),)
 
     def inapplicable(self, subject: kit.Subject) -> str | None:
         """Also where no convolution reads the image."""
@@ -80,8 +79,8 @@ class PatchFilters(kit.Analysis):
         )
 
 
-def _components_of(
-    _analysis: PatchFilters, anatomy: kit.Anatomy, *, run: kit.Run = kit.DEFAULT_RUN
+def patch_filters(
+    anatomy: kit.Anatomy, *, components: int = 28, run: kit.Run = kit.DEFAULT_RUN
 ) -> FilterComponents:
     """Principal components of the kernels that first read the image.
 
@@ -95,6 +94,7 @@ def _components_of(
 
     Args:
         anatomy: of any model whose first layer is a convolution.
+        components: at most so many.
         run: of which only the provenance is used.
     """
     name, kernels = first_kernels(anatomy)
@@ -104,7 +104,7 @@ def _components_of(
     _, sizes, directions = np.linalg.svd(deviations, full_matrices=False)
     # The rounding error of a singular value of 0, as in NumPy's matrix_rank.
     rounding = np.linalg.norm(kernels) * max(deviations.shape) * np.finfo(float).eps
-    number = min(_analysis.components, int((sizes > rounding).sum()))
+    number = min(components, int((sizes > rounding).sum()))
     if number == 0:
         raise kit.InputError(
             f"kernels must differ to have principal components, and the {len(kernels)} of "
@@ -127,9 +127,6 @@ def _components_of(
         kernels=len(kernels),
         provenance=replace(run.provenance, image_shape=anatomy.image_shape),
     )
-
-
-patch_filters = function_of(PatchFilters, _components_of)
 
 
 def first_kernels(
