@@ -39,7 +39,7 @@ def numbered(channels=5, grid=GRID):
 def layout_after(function, images):
     """The layout of what a function of the image gives, and that tensor."""
     model = Moves(function).eval()
-    graph = trace(model, images)
+    graph, _ = trace(model, images)
     address_of = {a.module: node for node in graph.nodes for a in node.addresses}
     return address_of["out"].layout, function(images)
 

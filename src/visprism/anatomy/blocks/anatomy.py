@@ -9,6 +9,7 @@ import numpy as np
 from torch import nn
 
 from visprism.anatomy.blocks.kinds import Kind
+from visprism.anatomy.blocks.reach import Reach
 from visprism.anatomy.trace.forward import Images
 from visprism.anatomy.trace.graph import Graph, Node
 from visprism.anatomy.trace.operations import WORK
@@ -35,7 +36,7 @@ class Costs(PerBlock):
         "Width", "positions", "width of its spatial grid; 1 where its output has none"
     )
     parameters: np.ndarray = column(
-        "Parameters", "", "parameters that the block reads, shared ones in every row"
+        "Parameters", "", "parameters that the block is the first to read"
     )
     macs: np.ndarray = column("MACs", "per image", "multiply-accumulate operations")
     distinct_parameters: int = scalar(
@@ -81,6 +82,8 @@ class Block:
     shape: tuple[int, ...]  # (C, H, W) of its feature map; without a layout, of its output
     layout: Layout | None  # None: its output has no spatial grid (such as the head's)
     stream: int = 0  # 0 for what everything passes through; parallel streams from 1
+    operator: str = ""  # what moves information between positions: "attention", "scan", ...
+    reach: Reach = "unknown"  # how far it goes: "none", "local", "causal", "global"
     # Name of the block on a grid that it continues; None: the one before it in forward order;
     # "": none, as for the first one and where parallel streams merge.
     previous: str | None = None
@@ -177,10 +180,11 @@ def costs(anatomy: Anatomy) -> Costs:
     """Parameters and multiply-accumulates of each block, for one image.
 
     Matrix products, convolutions and attention are counted, elementwise operations are not, as
-    in published tables of FLOPs (4.1 G for ResNet-50). A parameter that two blocks share is
-    counted in both rows. The counts were taken when the model was dissected.
+    in published tables of FLOPs (4.1 G for ResNet-50). A parameter that several blocks
+    share is counted in the first. The counts were taken when the model was dissected.
     """
     numbers = {name: p.numel() for name, p in anatomy.model.named_parameters()}
+    left = dict(numbers)
     sizes = np.array([map_size(block.shape) for block in anatomy])
     streams = np.array([b.stream for b in anatomy])
     return Costs(
@@ -193,7 +197,7 @@ def costs(anatomy: Anatomy) -> Costs:
         channels=sizes[:, 0],
         height=sizes[:, 1],
         width=sizes[:, 2],
-        parameters=np.array([sum(numbers[p] for p in b.parameters) for b in anatomy]),
+        parameters=np.array([sum(left.pop(p, 0) for p in b.parameters) for b in anatomy]),
         macs=np.array([anatomy.graph.macs(b.nodes) for b in anatomy]),
         distinct_parameters=sum(numbers.values()),
     )

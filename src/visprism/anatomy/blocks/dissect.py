@@ -14,13 +14,14 @@ import torch
 from torch import nn
 
 from visprism.anatomy.blocks.anatomy import Anatomy, Block
-from visprism.anatomy.blocks.kinds import Kind, kind_of
+from visprism.anatomy.blocks.kinds import Kind, kind_of, operator_of, reach_of
 from visprism.anatomy.blocks.layers import names_of
+from visprism.anatomy.blocks.reach import Reach, reaches_of, readable
 from visprism.anatomy.blocks.segments import Segment, has_head, segments
 from visprism.anatomy.trace.forward import Images, part_of, pixels, placed
 from visprism.anatomy.trace.graph import Graph
 from visprism.anatomy.trace.operations import JOINS
-from visprism.anatomy.trace.trace import trace
+from visprism.anatomy.trace.trace import later_trace, trace
 from visprism.core.devices import Compute, copied_buffers
 from visprism.core.errors import InputError
 
@@ -47,8 +48,21 @@ def dissect(model: nn.Module, images: Images, *, device: str | None = None) -> A
     compute = Compute(device).on(model)
     with copied_buffers(model), nullcontext() if device is None else compute.borrow(model):
         few = _few(images, compute.torch_device)
-        graph = trace(model, few)
-    return Anatomy(model, _blocks(graph, segments(graph)), graph, part_of(few, 0, 1))
+        graph, blocks = _dissected(model, few)
+    return Anatomy(model, blocks, graph, part_of(few, 0, 1))
+
+
+def _dissected(model: nn.Module, images: Images) -> tuple[Graph, tuple[Block, ...]]:
+    """The graph and its blocks, of a second trace where the first pass filled a cache."""
+    buffers = dict(model.named_buffers(remove_duplicate=False))
+    graph, names = trace(model, images)
+    row = segments(graph)
+    reaches, again = reaches_of(model, images, graph, row)
+    if again != names:
+        graph = later_trace(model, images, graph, buffers)
+        row = segments(graph)
+        reaches, _ = reaches_of(model, images, graph, row)
+    return graph, _blocks(graph, row, reaches)
 
 
 def _few(images: Images, device: torch.device) -> Images:
@@ -60,7 +74,9 @@ def _few(images: Images, device: torch.device) -> Images:
     return placed(images, device)
 
 
-def _blocks(graph: Graph, row: Sequence[Segment]) -> tuple[Block, ...]:
+def _blocks(
+    graph: Graph, row: Sequence[Segment], reaches: Sequence[Reach]
+) -> tuple[Block, ...]:
     headed = has_head(graph, row)
     names = names_of(graph, row, headed=headed)
     order = _forward_order(graph, row)
@@ -69,7 +85,7 @@ def _blocks(graph: Graph, row: Sequence[Segment]) -> tuple[Block, ...]:
     blocks: list[Block] = []
     areas: list[int | None] = []  # of the grid of each block, or of the nearest before it
     for i, segment in enumerate(row):
-        end = graph.nodes[_readable(graph, segment.end)]
+        end = graph.nodes[readable(graph, segment.end)]
         first, last = segment.start == 0, headed and i == len(row) - 1
         layout = None if last else end.layout
         source = None if first else numbers[segment.start]
@@ -81,10 +97,15 @@ def _blocks(graph: Graph, row: Sequence[Segment]) -> tuple[Block, ...]:
         if layout is not None:
             assert end.shape is not None  # a layout belongs to a tensor
             shape = (end.shape[layout.channels_axis], *layout.grid)
+        kind = _kind(
+            graph, segment, reaches[i], first=first, last=last, subsampling=subsampling
+        )
         blocks.append(
             Block(
                 name=names[i],
-                kind=_kind(graph, segment, first=first, last=last, subsampling=subsampling),
+                kind=kind,
+                operator=operator_of(graph, segment.nodes, kind, reaches[i]),
+                reach=reach_of(segment.nodes, reaches[i]),
                 stage=(before.stage if before else 0) + begins,
                 depth=min(1.0, order[i] / max(1, deepest)),
                 subsampling=subsampling,
@@ -137,19 +158,8 @@ def _nodes(row: Sequence[Segment], i: int) -> tuple[int, ...]:
     return tuple(range(row[i].start + 1, row[i].end + 1))
 
 
-def _readable(graph: Graph, end: int) -> int:
-    """The cut itself, or a reshaped copy of it that a hook can read."""
-    at = end
-    while not graph.nodes[at].addresses:
-        after = [n for n in graph.nodes if at in n.inputs]
-        if len(after) != 1 or after[0].role != "layout" or after[0].layout is None:
-            return end
-        at = after[0].index
-    return at
-
-
 def _kind(
-    graph: Graph, segment: Segment, *, first: bool, last: bool, subsampling: bool
+    graph: Graph, segment: Segment, reach: Reach, *, first: bool, last: bool, subsampling: bool
 ) -> Kind:
     if last:
         return "head"
@@ -159,4 +169,4 @@ def _kind(
     residual = segment.module != "" or (segment.branches and not joined)
     if subsampling and not residual:
         return "downsample"
-    return kind_of(graph, segment.nodes)
+    return kind_of(graph, segment.nodes, reach)

@@ -3,50 +3,98 @@
 from collections.abc import Collection, Sequence
 from typing import Literal
 
+from visprism.anatomy.blocks.reach import Reach
 from visprism.anatomy.trace.graph import Graph, Node
+from visprism.anatomy.trace.operations import RECURRENCES, TRANSFORMS
 
 Kind = Literal[
     "stem", "conv", "attention", "mlp", "attention+mlp", "token-mixing", "downsample", "head"
 ]
 
 
-def kind_of(graph: Graph, nodes: Sequence[Node]) -> Kind:
-    """The kind of a segment: what moves information over the grid decides, attention first.
+def kind_of(graph: Graph, nodes: Sequence[Node], reach: Reach) -> Kind:
+    """The kind of a segment: how far information moves in it, and by which operations.
 
-    The kind is "attention+mlp" if a pointwise network runs in parallel to the attention
-    (parallel branches).
+    What moves it between positions is an attention, or else token mixing; where nothing does
+    but sliding windows it is a convolution (or a pooling, which mixes tokens), and where
+    nothing does at all an mlp. "attention+mlp" has a pointwise network parallel to the
+    attention (parallel branches). A causal product without a softmax is a scan written as a
+    product, and no attention.
     """
-    roles = {n.role for n in nodes}
     inside = {n.index for n in nodes}
-    attentions = _attentions(graph, nodes, inside)
-    if attentions:
+    attentions, weighs = _attentions(graph, nodes, inside)
+    if attentions and (weighs or reach != "causal"):
         return "attention+mlp" if _beside(graph, nodes, inside, attentions) else "attention"
+    roles = {n.role for n in nodes}
+    if reach in {"local", "causal", "global"}:
+        return "token-mixing"
     if "conv" in roles:
         return "conv"
-    if roles & {"token-mixing", "pool"}:
-        return "token-mixing"
-    return "mlp"
+    return "token-mixing" if roles & {"token-mixing", "pool"} else "mlp"
 
 
-def _attentions(graph: Graph, nodes: Sequence[Node], inside: set[int]) -> list[int]:
-    """Nodes that are an attention, or the last product of one.
+def reach_of(nodes: Sequence[Node], reach: Reach) -> Reach:
+    """The reach of a segment with its sliding windows, which the probe leaves out."""
+    windows = any(n.role in {"conv", "pool"} for n in nodes)
+    return "local" if windows and reach in {"none", "unknown"} else reach
+
+
+def operator_of(graph: Graph, nodes: Sequence[Node], kind: Kind, reach: Reach) -> str:
+    """What moves information between positions in a segment, in the field's words."""
+    ops = {n.op for n in nodes}
+    roles = {n.role for n in nodes}
+    if kind.startswith("attention"):
+        return "attention"
+    if kind == "token-mixing":
+        if ops & RECURRENCES or _reads_again(graph, nodes):
+            return "recurrence"
+        if ops & TRANSFORMS:
+            return "Fourier transform"
+        if "token-mixing" in roles:
+            return "MLP over tokens"
+        if "pool" in roles:
+            return "pooling"
+        return "scan" if reach in {"causal", "global"} else "local mixing"
+    named = {"deform_conv2d": "deformable convolution", "grid_sample": "grid sampling"}
+    found = [name for op, name in named.items() if op in ops]
+    return " and ".join(found) or ("convolution" if "conv" in roles else "")
+
+
+def _reads_again(graph: Graph, nodes: Sequence[Node]) -> bool:
+    """Whether a weight is applied to what was made with the same weight: a recurrence."""
+    inside, first = {n.index for n in nodes}, dict[tuple[str, ...], int]()
+    for node in nodes:
+        if node.role == "linear" and node.parameters:
+            before = first.setdefault(node.parameters, node.index)
+            if before != node.index and before in graph.ancestors(node.index, inside):
+                return True
+    return False
+
+
+def _attentions(
+    graph: Graph, nodes: Sequence[Node], inside: set[int]
+) -> tuple[list[int], bool]:
+    """Nodes that are an attention, or the last product of one; whether it has a softmax.
 
     An attention written out is a product of two tensors made from the image, and a second one
-    that uses the first (with a softmax between, or without, as linear attention has none); or a
-    softmax followed by one product (outlook attention), if there is no convolution.
+    that uses the first (with a softmax between, or without, as linear attention has none), of
+    which one sums over positions; or a softmax followed by one product (outlook attention), if
+    there is no convolution.
     """
     fused = [n.index for n in nodes if n.role == "attention"]
     if fused:
-        return fused
-    products = [n.index for n in nodes if n.role == "bilinear"]
+        return fused, True
+    products = {n.index for n in nodes if n.role == "bilinear"}
     softmaxes = {n.index for n in nodes if n.role == "softmax"}
     convolved = any(n.role == "conv" for n in nodes)
-    last_products = []
-    for product in products:
-        before = graph.ancestors(product, inside) - {product}
-        if before & set(products) or (before & softmaxes and not convolved):
+    last_products, weighs = [], False
+    for product in sorted(products):
+        before = graph.ancestors(product, inside)
+        mixes = any(graph.nodes[i].mixes for i in before & products)
+        if (before & products - {product} and mixes) or (before & softmaxes and not convolved):
             last_products.append(product)
-    return last_products
+            weighs = weighs or bool(before & softmaxes)
+    return last_products, weighs
 
 
 def _beside(

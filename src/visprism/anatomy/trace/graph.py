@@ -34,6 +34,8 @@ class Node:
     shape: tuple[int, ...] | None  # of the tensor it gives; None if it gives several
     parameters: tuple[str, ...] = ()
     layout: Layout | None = None
+    mixes: bool = False  # whether it sums over positions, as far as is known
+    pools: bool = False  # whether it gives one vector of a whole feature map
     macs: int = 0  # multiply-accumulate operations, of the whole batch
     geometry: AttentionGeometry | None = None  # of an attention, or of the scores of one
     axis: int | None = None  # that a softmax adds up to 1 along, counted from the end

@@ -47,6 +47,12 @@ def function_name(function: Callable[..., Any]) -> str:
     return plain(name)
 
 
+def in_place(function: Callable[..., Any]) -> bool:
+    """Whether a torch function changes its first operand."""
+    name = getattr(function, "__name__", "")
+    return name == "__setitem__" or plain(name) != name
+
+
 @dataclass
 class Operation:
     """One numbered call of a torch function."""
@@ -155,6 +161,7 @@ POOLS = frozenset({
     "avg_pool1d", "avg_pool2d", "avg_pool3d", "max_pool1d", "max_pool2d", "max_pool3d",
     "lp_pool1d", "lp_pool2d", "max_pool1d_with_indices", "max_pool2d_with_indices",
 })
+WINDOWS = frozenset({"interpolate", "fold"})  # more that works on a neighborhood
 NORMS = frozenset({
     "batch_norm", "layer_norm", "group_norm", "instance_norm", "rms_norm", "normalize",
     "local_response_norm", "native_layer_norm",

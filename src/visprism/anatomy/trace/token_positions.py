@@ -19,6 +19,7 @@ import torch
 from einops import rearrange
 from jaxtyping import Float, Shaped
 from torch import Tensor
+from torch.nn import functional
 
 from visprism.core.errors import InputError
 
@@ -93,11 +94,22 @@ class TokenPositions:
     @cached_property
     def any_placed(self) -> bool:
         """Whether any number has a place."""
+        return bool(self._distinct.any())
+
+    @cached_property
+    def several(self) -> bool:
+        """Whether the numbers of an image have more than one place."""
+        distinct = self._distinct[:1]
+        return bool((distinct != distinct.flatten()[0]).any())
+
+    @property
+    def _distinct(self) -> Tensor:
+        """The index map without what is the same all along an axis."""
         distinct = self.index_map
         for axis in range(distinct.ndim):
             if distinct.stride(axis) == 0:  # expanded: all the same
                 distinct = distinct.narrow(axis, 0, 1)
-        return bool(distinct.any())
+        return distinct
 
 
 def raster(shape: torch.Size) -> TokenPositions:
@@ -235,6 +247,18 @@ def propagate_reduction(
     )
 
 
+def propagate_row(positions: TokenPositions, shape: torch.Size) -> TokenPositions | None:
+    """Positions after a convolution along a row of tokens (B, C, N), of stride 1.
+
+    What padding makes longer is cropped at its end, as causal convolutions do.
+    """
+    index_map, more = positions.index_map, shape[-1] - positions.index_map.shape[-1]
+    if index_map.ndim != 3 or more < 0 or not constant_along(index_map, 1):
+        return None
+    row = functional.pad(index_map[:, :1], (0, more))
+    return TokenPositions(row.expand(shape), positions.grid)
+
+
 def propagate_windows(
     positions: TokenPositions | None, shape: torch.Size
 ) -> TokenPositions | None:
@@ -270,14 +294,9 @@ def propagate_einsum(
     So the scores Q K^T, ``b i d, b j d -> b i j``, have the queries' places, and so has what
     the attention ``b i j, b j d -> b i d`` gives.
     """
-    inputs, arrow, output = equation.replace(" ", "").partition("->")
-    if not arrow:  # letters that stand once, in alphabetical order
-        output = "".join(
-            sorted(c for c, n in Counter(inputs).items() if n == 1 and c.isalpha())
-        )
-        output = f"...{output}" if "." in inputs else output
+    inputs, output = _letters(equation)
     output = _spell_dots(output, len(shape))
-    for letters, positions in zip(inputs.split(","), operands, strict=True):
+    for letters, positions in zip(inputs, operands, strict=True):
         if positions is not None and positions.any_placed:
             letters = _spell_dots(letters, positions.index_map.ndim)
             if len(letters) == positions.index_map.ndim:  # not so a vector in a product
@@ -285,6 +304,32 @@ def propagate_einsum(
                 if placed is not None:
                     return placed
     return None
+
+
+def sums_over_places(equation: str, operands: Sequence[TokenPositions | None]) -> bool:
+    """Whether a product sums over an axis with several places; also where that is unknown."""
+    inputs, output = _letters(equation)
+    for letters, positions in zip(inputs, operands, strict=False):
+        if positions is None or positions.grid == (1, 1):
+            return True
+        if len(letters.replace("...", "")) > positions.index_map.ndim:
+            return True
+        letters = _spell_dots(letters, positions.index_map.ndim)
+        dropped = [i for i, c in enumerate(letters) if c.isalpha() and c not in output]
+        if not all(constant_along(positions.index_map, axis) for axis in dropped):
+            return True
+    return False
+
+
+def _letters(equation: str) -> tuple[list[str], str]:
+    """The letters of each operand of an einsum, and of its result."""
+    inputs, arrow, output = equation.replace(" ", "").partition("->")
+    if not arrow:  # letters that stand once, in alphabetical order
+        output = "".join(
+            sorted(c for c, n in Counter(inputs).items() if n == 1 and c.isalpha())
+        )
+        output = f"...{output}" if "." in inputs else output
+    return inputs.split(","), output
 
 
 def _spell_dots(letters: str, axes: int) -> str:

@@ -49,8 +49,10 @@ from visprism.anatomy.trace.token_positions import (
     propagate_einsum,
     propagate_linear,
     propagate_reduction,
+    propagate_row,
     propagate_windows,
     raster,
+    sums_over_places,
     unplaced,
 )
 from visprism.core.errors import InputError
@@ -92,12 +94,20 @@ def _followed_positions(
 def mixes_positions(
     call: Operation, after: Sequence[TokenPositions | None], positions_of: PositionsOf
 ) -> bool:
-    """Whether a linear map had places and lost them, though it kept the tensor's axes."""
-    if call.role != "linear":
-        return False
-    axes = call.made[0].ndim
+    """Whether a linear map, or a product of two tensors, sums over positions.
+
+    A linear map that had places and lost them, though it kept the tensor's axes, does; and a
+    product unless all that it sums over is known to lie at one place.
+    """
+    if call.role == "bilinear":
+        equation = call.args[0] if call.name == "einsum" else PRODUCT
+        pair = [positions_of(t) for t in call.operands[-2:]]
+        return not isinstance(equation, str) or sums_over_places(equation, pair)
     placed = [t for t in call.operands if (p := positions_of(t)) is not None and p.any_placed]
-    return after[0] is None and any(t.ndim == axes > 2 for t in placed)
+    axes = call.made[0].ndim
+    return (
+        call.role == "linear" and after[0] is None and any(t.ndim == axes > 2 for t in placed)
+    )
 
 
 def _after_assignment(call: Operation, positions_of: PositionsOf) -> TokenPositions | None:
@@ -117,6 +127,9 @@ def _after_assignment(call: Operation, positions_of: PositionsOf) -> TokenPositi
 
 def _after_work(call: Operation, positions_of: PositionsOf) -> TokenPositions | None:
     shape = call.made[0].shape
+    if call.name == "conv1d" and call.role == "conv":
+        before = positions_of(call.operands[0])
+        return None if before is None else propagate_row(before, shape)
     slides = call.role in {"conv", "pool", "global pool"}
     if slides or call.name in {"conv2d", "interpolate", "fold"}:
         pooled = call.role == "global pool" and shape[2:].numel() == 1
@@ -239,9 +252,10 @@ class _Recorder(OperationCounter):
         positions_of = self._positions.get
         positions = positions_after(call, positions_of, chosen=chosen)
         mixes = mixes_positions(call, positions, positions_of)
-        role = "token-mixing" if mixes else call.role
+        role = "token-mixing" if mixes and call.role == "linear" else call.role
         node = self._add(call.name, role, inputs, call.made, number=call.number)
         node.parameters = tuple(sorted(names))
+        node.mixes = mixes
         recurrent = call.name in RECURRENCES
         node.macs = recurrence_macs(call.operands) if recurrent else self._macs
         node.geometry = attention_geometry(call, positions_of, self.batch_size)
@@ -257,6 +271,9 @@ class _Recorder(OperationCounter):
                 self._positions.pop(tensor, None)
         if len(call.made) == 1:
             node.layout = layout_of(self._positions.get(call.made[0]), self.batch_size)
+        if node.pooled and node.layout is None and role != "layout":
+            placed = [positions_of(t) for t in call.operands]
+            node.pools = any(p is not None and p.several for p in placed)
 
     def _add(
         self,
@@ -333,34 +350,14 @@ class _Recorder(OperationCounter):
                 self.nodes[self._made_by[tensor]].addresses.append(address)
 
 
-class _Names(OperationCounter):
-    """The names of all operations, and nothing else."""
+def later_trace(
+    model: nn.Module, images: Images, first: Graph, buffers: Mapping[str, Tensor]
+) -> Graph:
+    """The graph of a later pass, which does not compute what the first one left in a cache.
 
-    def __init__(self) -> None:
-        super().__init__()
-        self.number = 0
-        self.names: list[str] = []
-
-    def after(self, operation: Operation) -> Any:
-        """Note the name."""
-        self.names.append(operation.name)
-        return operation.out
-
-
-def trace(model: nn.Module, images: Images) -> Graph:
-    """Run the model and record its graph, twice, to see whether it stays the same.
-
-    What a first pass leaves in a cache, later ones do not compute: then a later pass counts,
-    with the parameters that were read for the cache.
+    It has the parameters that were read for the cache. `buffers` are those before both passes.
     """
-    buffers = dict(model.named_buffers(remove_duplicate=False))
-    first, names = _trace(model, images)
-    again = _Names()
-    with torch.no_grad(), as_written(), again:
-        forward(model, images)
-    if again.names == names:
-        return first
-    later, _ = _trace(model, images)
+    later, _ = trace(model, images)
     _add_parameters(later, of=first)
     assigned = model.named_buffers(remove_duplicate=False)
     return replace(later, caches={n: t for n, t in assigned if buffers.get(n) is not t})
@@ -376,8 +373,8 @@ def _add_parameters(graph: Graph, *, of: Graph) -> None:
             same.parameters = tuple(sorted({*same.parameters, *new}))
 
 
-def _trace(model: nn.Module, images: Images) -> tuple[Graph, list[str]]:
-    """The graph of one pass, and the names of all its torch functions."""
+def trace(model: nn.Module, images: Images) -> tuple[Graph, list[str]]:
+    """Run the model and record its graph, and the names of all its torch functions."""
     graph, names = _trace_once(model, images)
     hidden = {node.module for node in graph.nodes if node.op == "opaque"}
     constant = _constant(model, images, hidden) if hidden else []
