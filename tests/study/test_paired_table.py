@@ -30,13 +30,13 @@ def network(seed):
 @pytest.mark.parametrize(
     ("form", "low", "high", "remark"),
     [("difference", math.nan, math.nan, "no interval"), ("difference", 0.5, 2.0, ""),
-     ("difference", -1.0, 2.0, "not significant"), ("ratio", 0.5, 2.0, "not significant"),
-     ("ratio", 0.1, 0.9, "")],
+     ("difference", -1.0, 2.0, "no difference found"), ("ratio", 0.5, 2.0, "no difference found"),
+     ("ratio", 1.1, 1.9, "")],
 )  # fmt: skip
 def test_a_difference_without_an_interval_is_neither_significant_nor_not(
     form, low, high, remark
 ):
-    difference = Difference(1.25, low, high, form)
+    difference = Difference(1.25, low, high, form).judged(math.nan)
     row = Row("How bright?", "brightness", "", {}, {("a", "b"): difference})
     text = row.difference_text()
     assert difference.remark == remark

@@ -1,5 +1,7 @@
 """Statistics: standard errors and intervals of values over images."""
 
+from collections.abc import Sequence
+
 import numpy as np
 from jaxtyping import Float, Int
 
@@ -210,6 +212,57 @@ def t_interval(mean: float, error: float, count: int) -> tuple[float, float]:
     """
     half = t_quantile(count) * error if count > 1 else float("nan")
     return mean - half, mean + half
+
+
+def interval_tails(
+    value: float, low: float, high: float, bounds: Sequence[float], count: int = 0
+) -> list[float]:
+    """One-sided p-values of the hypotheses that the truth is beyond each bound, by an interval.
+
+    With t the 97.5% quantile of Student's t with count - 1 degrees of freedom and w the part of
+    the 95% interval between the value and its end on the side of the bound, the p-value is
+    P(T > t |value - bound| / w): 2.5% if the bound is an end of the interval.
+
+    Args:
+        value: the estimate.
+        low: lower end of its 95% interval.
+        high: its upper end.
+        bounds: such as 0, for the hypothesis of no effect.
+        count: independent values that the interval comes from; 0 if they are many.
+
+    Source: Altman and Bland (2011), How to obtain the P value from a confidence interval.
+    """
+    from scipy.special import ndtr, stdtr
+
+    tails = []
+    for bound in bounds:
+        width, distance = (value - low if bound < value else high - value), abs(value - bound)
+        if not width > 0:
+            tails.append(0.0 if distance > 0 else 0.5)
+            continue
+        t = t_quantile(count) * distance / width
+        tails.append(float(ndtr(-t) if count < 2 else stdtr(count - 1, -t)))
+    return tails
+
+
+def holm(p_values: Sequence[float]) -> list[float]:
+    """P-values adjusted for their number; each hypothesis keeps its place.
+
+    The i-th smallest of m becomes the largest of (m - j + 1) p_j over j <= i, at most 1. NaN,
+    of a hypothesis that is not tested, stays and does not count.
+
+    Example:
+        >>> holm([0.01, 0.04, 0.03])
+        [0.03, 0.06, 0.06]
+
+    Source: Holm (1979), A simple sequentially rejective multiple test procedure.
+    """
+    tested = sorted((p, place) for place, p in enumerate(p_values) if p == p)
+    adjusted, largest = list(p_values), 0.0
+    for rank, (p, place) in enumerate(tested):
+        largest = max(largest, min((len(tested) - rank) * p, 1.0))
+        adjusted[place] = largest
+    return adjusted
 
 
 def auroc_interval(

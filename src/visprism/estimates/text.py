@@ -6,6 +6,7 @@ from math import isclose, isfinite
 from typing import Any
 
 DASH = "\N{EN DASH}"  # where there is no number
+MINUS = "\N{MINUS SIGN}"
 _MORE_DIGITS = 4  # at most, so that a value and the ends of its interval differ as text
 
 

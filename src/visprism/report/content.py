@@ -3,7 +3,6 @@
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from math import inf
 from typing import Any
 
 from visprism.core.files import slug
@@ -11,7 +10,7 @@ from visprism.core.options import options_of
 from visprism.estimates.findings import Finding
 from visprism.estimates.questions import Question, question_of
 from visprism.kit.analysis import Analysis, Section
-from visprism.report.glance import Line
+from visprism.report.glance import Line, ranked_by
 from visprism.report.rows import Row
 from visprism.table.result import Result
 
@@ -138,11 +137,7 @@ class Content:
     def ranked(self) -> list[str]:
         """The models by the first line at a glance that has an order, the best first."""
         line = next((x for x in self.glance if x.question.better and x.answers), None)
-        if line is None:
-            return list(self.models)
-        sign = 1 if line.question.better == "lower" else -1
-        values = {name: sign * answer.value for name, answer in line.answers.items()}
-        return sorted(self.models, key=lambda name: values.get(name, inf))
+        return list(self.models) if line is None else ranked_by(line, self.models)
 
     @property
     def mixed(self) -> bool:

@@ -1,21 +1,22 @@
 """A study at a glance: a line for each question that matters most, and the better model."""
 
-from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import combinations
-from math import floor, isfinite, log10
+from math import floor, inf, isfinite, log10
 
-from visprism.estimates.answers import DISAGREE, ONE_MEASURE, Answer
+from visprism.estimates.answers import DISAGREE, ONE_MEASURE, POINTS, Answer
 from visprism.estimates.questions import Question, question_of
-from visprism.estimates.text import DASH
+from visprism.estimates.text import DASH, MINUS
 from visprism.report.rows import Difference, Row, images_of
 
-TIE, MIXED, UNKNOWN = "tie", "mixed", "can't tell"
+MIXED, UNKNOWN = "mixed", "can't tell"
+NOT_FOUND = "no difference found"
 _SENTENCES = 4  # differences that are worth a sentence
-_SIDE_BY_SIDE = 4  # models up to which a text has a column for each
+SIDE_BY_SIDE = 4  # models up to which a text has a column for each
+_ASYMMETRY = 0.1  # of the sides of an interval, up to which ± is half of its width
 _COLUMNS = 5  # questions of a text about more models
-STAR = "* better than every other model"
+LETTERS = "Models with a common letter are not told apart (pairs adjusted by Holm's method)."
 
 
 @dataclass(frozen=True)
@@ -25,8 +26,8 @@ class Line:
     question: Question
     label: str  # of the quantity, with its unit
     cells: Mapping[str, str]  # by model: "91.0 ± 1.8", or what the number means
-    better: str = ""  # a model, or TIE, MIXED, UNKNOWN; "" where no order is asked for
-    reason: str = ""  # of UNKNOWN, or the best of a TIE if others are worse
+    better: str = ""  # a model, or what is known of an order; "" where none is asked for
+    reason: str = ""  # why no model is better, or how many images would tell
     answers: Mapping[str, Answer] = field(default_factory=dict)  # numbers of one quantity
     rows: Sequence[Row] = ()  # that it is taken from, the one of the numbers first
 
@@ -42,14 +43,41 @@ class Line:
         return images_of(self.rows[:1])
 
     @property
+    def letters(self) -> dict[str, str]:
+        """A letter for each group of models that are not told apart, the best group first.
+
+        Models that differ significantly have no letter in common.
+
+        Source: Piepho (2004), An algorithm for a letter-based representation of all-pairwise
+        comparisons.
+        """
+        if len(self.answers) < 2 or not self.question.better:
+            return {}
+        ranked = ranked_by(self, list(self.answers))
+        groups = [set(ranked)]
+        for pair in _won(self.question, self.rows[0]):
+            split = [group - {name} for group in groups for name in pair if {*pair} <= group]
+            whole = [group for group in groups if not {*pair} <= group]
+            groups = []
+            for group in sorted(whole + split, key=len, reverse=True):
+                if not any(group <= other for other in groups):
+                    groups.append(group)
+        groups.sort(key=lambda group: sorted(map(ranked.index, group)))
+        letters = dict(zip("abcdefghijklmnopqrstuvwxyz", groups, strict=False))
+        return {n: "".join(a for a, group in letters.items() if n in group) for n in ranked}
+
+    @property
+    def best(self) -> list[str]:
+        """The models that no other one is known to be better than, if some are worse."""
+        best = _best(self.question, self.rows[0]) if self.question.better else []
+        return best if len(best) < len(self.answers) else []
+
+    @property
     def axis(self) -> tuple[float, float]:
-        """The ends of the axis of the numbers; 0 to 100 for percents where more is better."""
-        answers = self.answers.values()
-        if self.question.better == "higher" and any(a.unit == "%" for a in answers):
-            return 0.0, 100.0
-        ends = [end for a in answers for end in a.scaled if isfinite(end)]
-        low, high = min([0.0, *ends]), max(ends, default=1.0)
-        return low, high if high > low else low + 1
+        """The ends of the axis, which spans the numbers and their intervals."""
+        ends = [x for a in self.answers.values() for x in a.scaled if isfinite(x)]
+        low, high = min(ends, default=0.0), max(ends, default=1.0)
+        return (low, high) if high > low else (low - 0.5, high + 0.5)
 
     @property
     def marks(self) -> dict[str, tuple[float, ...]]:
@@ -67,10 +95,10 @@ class Line:
 def glance_of(rows: Iterable[Row], models: Sequence[str]) -> list[Line]:
     """A line for each question with a label, in the order of the rows.
 
-    Numbers are of the first quantity of the question, or of the first that tells the models
-    apart where all count. A model is better if it has the better value in a significant
-    difference to each other model; where there is no paired difference, if the intervals do
-    not overlap.
+    Numbers are of the first quantity of the question; where all its measures count, of the
+    first that tells the models apart. A model is better if it has the better value in a
+    significant difference to each other model, adjusted over all pairs; where there is no
+    paired difference, if the intervals do not overlap.
     """
     by_question: dict[str, list[Row]] = {}
     for row in rows:
@@ -88,32 +116,68 @@ def glance_of(rows: Iterable[Row], models: Sequence[str]) -> list[Line]:
 
 
 def _numbers(question: Question, rows: Sequence[Row], models: Sequence[str]) -> Line:
-    first, better, reason = rows[0], "", ""
+    first = rows[0]
+    better = reason = ""
     if len(first.cells) > 1:
-        compared = [r for r in rows if r.cells.keys() == first.cells.keys()]
-        winners = {
-            winner: row
-            for row in reversed(compared if question.all_measures else rows[:1])
-            if (winner := _better(question, row)) not in (TIE, UNKNOWN)
-        }
-        better = MIXED if winners else _better(question, first)
-        if len(winners) == 1:
-            ((better, first),) = winners.items()
-        if better == UNKNOWN:
-            reason = _reason(first)
-        elif better == TIE and (beaten := {loser for _, loser in _won(question, first)}):
-            reason = f"of {', '.join(name for name in first.cells if name not in beaten)}"
+        better, reason = _compared(question, first)
+        measures = [r for r in rows if r.cells.keys() == first.cells.keys()]
+        if question.all_measures and len(measures) > 1:
+            words = {_compared(question, row)[0] for row in measures}
+            winners = {word for word in words if word in first.cells}
+            if winners and (words != winners or len(winners) > 1):
+                better, reason = MIXED, "no conclusion: the measures disagree"
     cells = {name: short_text(first.cells[name]) for name in models if name in first.cells}
     rows = [first, *(row for row in rows if row is not first)]
     return Line(question, _label(question, first), cells, better, reason, first.cells, rows)
 
 
-def _better(question: Question, row: Row) -> str:
-    """The model that is better by one quantity, TIE, or UNKNOWN."""
-    won = Counter(winner for winner, _ in _won(question, row))
-    winner = [name for name in row.cells if won[name] == len(row.cells) - 1]
-    orders = (_order(row, pair) for pair in combinations(row.cells, 2))
-    return winner[0] if winner else UNKNOWN if None in orders else TIE
+def _compared(question: Question, row: Row) -> tuple[str, str]:
+    """The better model or what is known of the order, and what would tell more."""
+    best = _best(question, row)
+    pairs = list(combinations(row.cells, 2))
+    if len(best) == 1:
+        return best[0], ""
+    among = [pair for pair in pairs if {*pair} <= {*best}] or pairs
+    unknown = next((pair for pair in among if _order(row, pair) is None), None)
+    if unknown is not None:
+        return UNKNOWN, _reason(row, unknown)
+    of = f"{', '.join(best)}: " if len(best) < len(row.cells) else ""
+    differences = [d for pair in among if (d := row.differences.get(pair))]
+    open_ones = [d for d in differences if not d.equal]
+    if not open_ones and len(differences) == len(among):
+        same = all(d.same for d in differences)
+        margin = next((d.margin_text for d in differences if not d.same), "")
+        return of + ("equal: the same network" if same else f"equal within {margin}"), ""
+    enough = max((d.enough for d in open_ones if isfinite(d.enough)), default=0.0)
+    reason = f"about {round_up(enough):,} images decide" if enough else ""
+    ends = f" ({_ends(row, open_ones[0])})" if len(open_ones) == 1 else ""
+    return of + NOT_FOUND + ends, reason
+
+
+def round_up(number: float) -> int:
+    """The number with two digits, rounded up.
+
+    Example:
+        >>> round_up(1234.5), round_up(77)
+        (1300, 77)
+    """
+    step = 10 ** max(0, floor(log10(max(number, 1.0))) - 1)
+    return int(-(-number // step) * step)
+
+
+def _ends(row: Row, difference: Difference) -> str:
+    """The interval of a difference in the unit of the answers: ``−5.2 to +7.0``."""
+    scale = 100 if row.unit in ("%", POINTS) and difference.form == "difference" else 1
+    low, high = scale * difference.low, scale * difference.high
+    sign = "+" if difference.form == "difference" else ""
+    digits = max(0, 1 - floor(log10(max((high - low) / 2, 1e-12))))
+    return f"{low:{sign}.{digits}f} to {high:{sign}.{digits}f}".replace("-", MINUS)
+
+
+def _best(question: Question, row: Row) -> list[str]:
+    """The models that no other one is better than."""
+    beaten = {loser for _, loser in _won(question, row)}
+    return [name for name in row.cells if name not in beaten]
 
 
 def _won(question: Question, row: Row) -> Iterator[tuple[str, str]]:
@@ -125,15 +189,15 @@ def _won(question: Question, row: Row) -> Iterator[tuple[str, str]]:
 
 
 def _order(row: Row, pair: tuple[str, str]) -> int | None:
-    """1 if the second model has the higher value, -1 if the first one has, 0 for a tie.
+    """1 if the second model has the higher value, -1 if the first one has, 0 if neither.
 
     None where nothing tells.
     """
     difference = row.differences.get(pair)
-    if difference is not None and isfinite(difference.low):
+    if difference is not None and (difference.same or isfinite(difference.low)):
         if not difference.significant:
             return 0
-        return 1 if difference.value > (1 if difference.form == "ratio" else 0) else -1
+        return 1 if difference.value > difference.null else -1
     first, second = (row.cells[name] for name in pair)
     if not all(map(isfinite, (first.low, second.low))):
         return None
@@ -142,9 +206,10 @@ def _order(row: Row, pair: tuple[str, str]) -> int | None:
     return None if difference is not None else 0
 
 
-def _reason(row: Row) -> str:
-    reasons = [d.missing for d in row.differences.values()]
-    reasons += [answer.missing for answer in row.cells.values()]
+def _reason(row: Row, pair: tuple[str, str]) -> str:
+    difference = row.differences.get(pair)
+    reasons = [difference.missing] if difference else []
+    reasons += [row.cells[name].missing for name in pair]
     return next(filter(None, reasons), "the number has no interval")
 
 
@@ -183,15 +248,21 @@ def _label(question: Question, row: Row) -> str:
 def short_text(answer: Answer) -> str:
     """A value with half the width of its interval, to two digits of that: ``91.0 ± 1.8``.
 
+    The ends of the interval stand instead where its sides differ by more than a tenth.
+
     Example:
         >>> short_text(Answer("", "", 0.912, 0.894, 0.931, "%"))
         '91.2 ± 1.9'
+        >>> short_text(Answer("", "", 0.012, 0.0, 0.048, "%"))
+        '1.2 [0.0, 4.8]'
     """
     value, low, high = answer.scaled
     half = (high - low) / 2
     if not isfinite(half) or half <= 0:
         return f"{value:.3g}"
     digits = max(0, 1 - floor(log10(half)))
+    if abs(high + low - 2 * value) > _ASYMMETRY * max(high - value, value - low):
+        return f"{value:.{digits}f} [{low:.{digits}f}, {high:.{digits}f}]"
     return f"{value:.{digits}f} ± {half:.{digits}f}"
 
 
@@ -200,7 +271,7 @@ def short_text(answer: Answer) -> str:
 
 def glance_table(lines: Sequence[Line], models: Sequence[str]) -> list[tuple[str, ...]]:
     """A header, and a row for each question, or for each model if there are many."""
-    if len(models) > _SIDE_BY_SIDE:
+    if len(models) > SIDE_BY_SIDE:
         return _by_model(lines, models)
     compared = any(line.better for line in lines)
     table: list[tuple[str, ...]] = [("", *models, *(["better"] if compared else []))]
@@ -214,7 +285,7 @@ def glance_table(lines: Sequence[Line], models: Sequence[str]) -> list[tuple[str
 def glance_text(lines: Sequence[Line], models: Sequence[str]) -> list[str]:
     """The table as lines of text."""
     table = glance_table(lines, models)
-    note = [STAR] if table and len(models) > _SIDE_BY_SIDE else []
+    note = [LETTERS] if table and len(models) > SIDE_BY_SIDE else []
     return [*_aligned(table), *note]
 
 
@@ -223,16 +294,12 @@ def _by_model(lines: Sequence[Line], models: Sequence[str]) -> list[tuple[str, .
     columns = [line for line in lines if line.answers][:_COLUMNS]
     if not columns:
         return []
-    first = columns[0]
-    sign = 1 if first.question.better == "lower" else -1
-    order = sorted(
-        models, key=lambda m: sign * first.answers[m].value if m in first.answers else 1e300
-    )
     table: list[tuple[str, ...]] = [("", *(line.label for line in columns))]
-    for name in order:
+    letters = [line.letters for line in columns]
+    for name in ranked_by(columns[0], models):
         cells = [
-            line.cells.get(name, DASH) + (" *" if line.better == name else "")
-            for line in columns
+            " ".join(filter(None, (line.cells.get(name, DASH), of.get(name))))
+            for line, of in zip(columns, letters, strict=True)
         ]
         table.append((name, *cells))
     return table
@@ -250,27 +317,24 @@ def _aligned(table: Sequence[Sequence[str]]) -> list[str]:
 
 
 def sentences_of(lines: Sequence[Line], models: Sequence[str]) -> list[str]:
-    """The largest significant differences of the best model and the next, as sentences."""
-    ranked = []
+    """Significant differences of the best model and the next, in the order of the questions."""
+    sentences = []
     for line in lines:
         if line.better not in models or not line.question.sentence:
             continue
-        worse = _next_best(line)
+        worse = next(name for name in ranked_by(line, models) if name != line.better)
         pairs = ((line.better, worse), (worse, line.better))
         difference = next(filter(None, map(line.rows[0].differences.get, pairs)), None)
         if difference is not None:
-            half = (difference.high - difference.low) / 2
-            null = 1 if difference.form == "ratio" else 0
-            strength = abs(difference.value - null) / half if half > 0 else 0.0
-            ranked.append((strength, _sentence(line, difference, worse)))
-    ranked.sort(key=lambda item: -item[0])
-    return [sentence for _, sentence in ranked[:_SENTENCES]]
+            sentences.append(_sentence(line, difference, worse))
+    return sentences[:_SENTENCES]
 
 
-def _next_best(line: Line) -> str:
+def ranked_by(line: Line, models: Sequence[str]) -> list[str]:
+    """The models from the best value of a line to the worst; those without a value last."""
     sign = 1 if line.question.better == "lower" else -1
-    others = (name for name in line.answers if name != line.better)
-    return min(others, key=lambda name: sign * line.answers[name].value)
+    values = {name: sign * answer.value for name, answer in line.answers.items()}
+    return sorted(models, key=lambda name: values.get(name, inf))
 
 
 def _sentence(line: Line, difference: Difference, worse: str) -> str:

@@ -3,14 +3,15 @@
 Exports and pages show these rows.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import combinations
-from math import exp, isfinite, isnan, nan
+from math import exp, inf, isclose, isfinite, isnan, log, nan
 from types import MappingProxyType
 from typing import Literal, TypeVar
 
 from visprism.core.provenance import Provenance
+from visprism.core.statistics import holm, interval_tails
 from visprism.estimates.answers import POINTS, Answer
 from visprism.estimates.answers import difference as paired_difference
 from visprism.estimates.findings import Finding
@@ -23,7 +24,10 @@ AnswerAndOrigin = tuple[Answer, Provenance]
 Model = TypeVar("Model")
 Form = Literal["difference", "ratio", "joint"]
 
-ALL_PAIRS = 3  # models, up to which every pair is compared; and differences in one text
+SIGNIFICANT, EQUAL = 0.05, 0.025  # adjusted p-values; of one pair: its 95% interval decides
+MARGINS = {"%": 0.01, POINTS: 0.01, "nats": 0.02}  # of a difference that does not matter
+_WITH_MARGIN = ("accuracy", "calibration", "robustness")  # topics
+_MOST_TOGETHER = 6  # models, up to which every pair is measured together; pairs in one text
 
 
 @dataclass(frozen=True)
@@ -34,6 +38,10 @@ class Difference:
     their ratio, (1 + change of the second model) / (1 + change of the first): exp of the paired
     difference of the logs. The form "joint" is one number of both models, such as the
     consistency of their errors.
+
+    Both p-values are adjusted by Holm's method over all pairs of models of the row. With one
+    pair, the 95% interval decides: models differ if it excludes 0, and are equal if it lies
+    within the margin.
     """
 
     value: float  # second model less first, the ratio, or the number of both models
@@ -43,21 +51,77 @@ class Difference:
     over: str = "images"  # what the interval is taken over
     missing: str = ""  # why there is no interval
     reading: str = ""  # of a number of both models: what it means in words
+    units: int = 0  # pairs of values that the interval is taken over
+    margin: float = nan  # differences up to it do not matter; a relative one of a ratio
+    same: bool = False  # both names stand for the same network
+    pairs: int = 1  # pairs of models that the p-values are adjusted for
+    p_different: float = nan  # of the hypothesis that the models do not differ
+    p_equal: float = nan  # of the hypothesis that they differ by more than the margin
+
+    @property
+    def null(self) -> float:
+        """The value where the models do not differ."""
+        return 1.0 if self.form == "ratio" else 0.0
 
     @property
     def significant(self) -> bool:
-        """Whether the interval excludes 0, or 1 for a ratio."""
-        equal = 1 if self.form == "ratio" else 0
-        return self.low > equal or self.high < equal
+        """Whether the models differ, adjusted for all pairs of models."""
+        return not self.same and self.p_different < SIGNIFICANT
+
+    @property
+    def equal(self) -> bool:
+        """Whether the models differ by at most the margin, or are the same network."""
+        return self.same or self.p_equal < EQUAL
 
     @property
     def remark(self) -> str:
-        """``not significant``, or why there is no interval; empty if it is significant."""
+        """What the difference says in words; empty if the models differ."""
+        if self.same:
+            return "equal: the same network"
         if isnan(self.value):
             return self.missing
         if not isfinite(self.low):
             return f"no interval: {self.missing}" if self.missing else "no interval"
-        return "" if self.significant else "not significant"
+        if self.significant:
+            return ""
+        if self.form == "joint":
+            return "not significant"
+        return f"equal within {self.margin_text}" if self.equal else "no difference found"
+
+    @property
+    def margin_text(self) -> str:
+        """The margin with its unit: ``1 point``, ``0.02 nats``, ``5%``."""
+        if self.form == "ratio":
+            return f"{100 * self.margin:g}%"
+        unit = next((unit for unit, margin in MARGINS.items() if margin == self.margin), "")
+        return f"{self.margin:g} nats" if unit == "nats" else f"{100 * self.margin:g} point"
+
+    @property
+    def enough(self) -> float:
+        """Images at which the interval is as wide as the margin, and always decides.
+
+        It then either excludes 0 or lies within the margin. NaN without a margin.
+        """
+        if self.over != "images" or not self.units:
+            return nan
+        return self.units * ((self.high - self.low) / self.margin) ** 2
+
+    def judged(self, margin: float) -> "Difference":
+        """The difference with its margin and its p-values, not yet adjusted."""
+        numbers = self.value, self.low, self.high
+        if self.same or not all(map(isfinite, numbers)):
+            return replace(self, margin=margin)
+        bounds = [self.null, self.null - margin, self.null + margin]
+        if self.form == "ratio":
+            inverse = 1 / (1 + margin)
+            numbers = tuple(log(x) if x > 0 else -inf for x in numbers)
+            bounds = [0.0, log(inverse), -log(inverse)]
+        many = self.over == "images"
+        none, below, above = interval_tails(*numbers, bounds, 0 if many else self.units)
+        value, inside = numbers[0], nan
+        if isfinite(margin):
+            inside = max(below, above) if bounds[1] < value < bounds[2] else 1.0
+        return replace(self, margin=margin, p_different=2 * none, p_equal=inside)
 
     def labeled(self, unit: str) -> str:
         """The text with the remark, if there is one."""
@@ -79,9 +143,20 @@ class Difference:
             return str(Answer("", "", self.value, self.low, self.high, unit))
         if self.form == "ratio":
             number = interval_text(self.value, self.low, self.high, null=1.0)
-            return f"ratio of 1 + change {number}"
+            return f"ratio {number}" if unit != "%" else f"ratio of 1 + change {number}"
         points = POINTS if unit == "%" else unit
         return str(Answer("", "", self.value, self.low, self.high, points))
+
+
+def adjusted(differences: Mapping[Pair, Difference]) -> dict[Pair, Difference]:
+    """Differences of all pairs of models, with p-values adjusted over the pairs."""
+    different = holm([d.p_different for d in differences.values()])
+    equal = holm([d.p_equal for d in differences.values()])
+    pairs = sum(isfinite(p) for p in different)
+    return {
+        pair: replace(d, p_different=p, p_equal=q, pairs=pairs)
+        for (pair, d), p, q in zip(differences.items(), different, equal, strict=True)
+    }
 
 
 @dataclass(frozen=True)
@@ -166,7 +241,7 @@ class Row:
         """The text of each difference, after the names of the models if there are several."""
         if self.difference is not None and set(self.cells) <= {*next(iter(self.differences))}:
             return text(self.difference)
-        if len(self.differences) > ALL_PAIRS:
+        if len(self.differences) > _MOST_TOGETHER:
             return self._summary(text)
         return "; ".join(
             f"{_pair_text(pair, difference)}: {text(difference)}"
@@ -186,12 +261,8 @@ class Row:
         )
         if not tested:
             return f"{ends}; none of {len(pairs)} has an interval"
-        number = len(tested)
-        which = "" if number == len(pairs) else " with an interval"
-        return (
-            f"{ends}; {significant} of {number}{which} significant, not adjusted for {number} "
-            "comparisons"
-        )
+        which = "" if len(tested) == len(pairs) else " with an interval"
+        return f"{ends}; {significant} of {len(tested)}{which} significant (Holm)"
 
 
 def images_of(rows: Sequence[Row]) -> str:
@@ -225,24 +296,39 @@ def answers_of(results: Iterable[Result]) -> list[tuple[Answer, Result]]:
 def comparison_rows(
     results: Mapping[str, Sequence[Result]],
     compared: Mapping[Pair, Sequence[Result]] = MappingProxyType({}),
+    same: Collection[Pair] = (),
 ) -> list[Row]:
     """A row for each quantity that any model answers, in the order of questions.
 
     Answers of several models are one row if they have one `Answer.id`. The rows of a question
-    are in the order of results.
+    are in the order of results. Every pair of models has its difference, which no other model
+    changes; the p-values are adjusted over all pairs.
+
+    Args:
+        results: by model.
+        compared: results about two models together.
+        same: pairs of names of the same network.
     """
     rows = []
     for measured in _by_id(results, undefined=False).values():
         cells = {name: answer for name, (answer, _) in measured.items()}
         first = next(iter(cells.values()))
-        differences = {
-            pair: difference
-            for pair in pairs_of(tuple(results))
-            if set(pair) <= set(cells)
-            and (difference := _difference([measured[name] for name in pair])) is not None
-        }
+        differences = {}
+        for pair in combinations(cells, 2):
+            difference = _difference([measured[name] for name in pair], same=pair in same)
+            if difference is not None:
+                differences[pair] = difference.judged(margin_of(first))
         images = {name: origin.images for name, (_, origin) in measured.items()}
-        rows.append(Row(first.question, first.quantity, first.unit, cells, differences, images))
+        rows.append(
+            Row(
+                first.question,
+                first.quantity,
+                first.unit,
+                cells,
+                adjusted(differences),
+                images,
+            )
+        )
     rows += _joint_rows(compared)
     return sorted(rows, key=lambda row: place_of(row.question))
 
@@ -260,7 +346,13 @@ def _by_id(
     return by_id
 
 
-def _difference(pair: Sequence[AnswerAndOrigin]) -> Difference | None:
+def margin_of(answer: Answer) -> float:
+    """Differences of a quantity up to this one do not matter; NaN where none is declared."""
+    margin = MARGINS.get(answer.unit, nan)
+    return margin if question_of(answer.question).topic in _WITH_MARGIN else nan
+
+
+def _difference(pair: Sequence[AnswerAndOrigin], *, same: bool) -> Difference | None:
     """The paired difference as it is read; a ratio of quantities that are averaged in logs.
 
     It is undefined where the quantity is in pixels of images of different sizes.
@@ -271,15 +363,19 @@ def _difference(pair: Sequence[AnswerAndOrigin]) -> Difference | None:
         text = " and ".join("x".join(map(str, size)) for size in sorted(sizes))
         reason = f"it depends on the size of the images, {text} pixels"
         return Difference(nan, nan, nan, over=first.over, missing=reason)
+    same = same and isclose(first.value, second.value, rel_tol=1e-5, abs_tol=1e-9)
     number = paired_difference(first, second)
-    if number is None:
+    if number is None and not same:
         return None
-    value, low, high = float(number), number.low, number.high
+    value, low, high, missing, units = second.value - first.value, nan, nan, "", 0
+    if number is not None:
+        value, low, high, missing = float(number), number.low, number.high, number.missing
+        units = 0 if number.by_unit is None else len(number.by_unit)
     form = "difference"
-    if first.average == "geometric":
+    if first.average == "geometric" and number is not None:
         value, low, high = exp(value), exp(low), exp(high)
         form = "ratio"
-    return Difference(value, low, high, form, first.over, number.missing)
+    return Difference(value, low, high, form, first.over, missing, units=units, same=same)
 
 
 def _joint_rows(compared: Mapping[Pair, Sequence[Result]]) -> list[Row]:
@@ -287,18 +383,24 @@ def _joint_rows(compared: Mapping[Pair, Sequence[Result]]) -> list[Row]:
     for measured in _by_id(compared, undefined=True).values():
         answer = next(answer for answer, _ in measured.values())
         differences = {
-            pair: Difference(a.value, a.low, a.high, "joint", a.over, a.missing, a.reading)
+            pair: Difference(
+                a.value, a.low, a.high, "joint", a.over, a.missing, a.reading
+            ).judged(nan)
             for pair, (a, _) in measured.items()
         }
         images = {
             name: origin.images for pair, (_, origin) in measured.items() for name in pair
         }
+        differences = adjusted(differences)
         rows.append(Row(answer.question, answer.quantity, answer.unit, {}, differences, images))
     return rows
 
 
 def pairs_of(models: Sequence[Model]) -> list[tuple[Model, Model]]:
-    """The pairs that are compared: all of up to 3 models, beyond that each with the first."""
-    if len(models) <= ALL_PAIRS:
+    """The pairs that are measured together: all of up to 6 models, then each with the first.
+
+    Pairs are compared by the results of each model, whatever their number.
+    """
+    if len(models) <= _MOST_TOGETHER:
         return list(combinations(models, 2))
     return [(models[0], other) for other in models[1:]]

@@ -8,10 +8,9 @@ from typing import Any, SupportsFloat
 
 import numpy as np
 
-from visprism.estimates.text import DASH
+from visprism.estimates.text import DASH, MINUS
 from visprism.table.result import Result
 
-MINUS = "\N{MINUS SIGN}"
 _NO_BREAK = "\N{NO-BREAK SPACE}"
 MAX_ROWS = 300  # of a table in the page; files hold all rows
 _LARGE = 1e5  # integers from here on are read as 25.6 M, not as 25557032

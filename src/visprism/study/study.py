@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from html import escape
+from itertools import combinations
 from pathlib import Path
 from typing import Any, Literal
 
@@ -12,8 +13,15 @@ from jaxtyping import Int64
 from visprism.core.errors import InputError
 from visprism.core.registry import suggestion
 from visprism.estimates.findings import Finding
-from visprism.report.glance import STAR, Line, glance_of, glance_table, glance_text
-from visprism.report.rows import Row, comparison_rows, findings_of, pairs_of
+from visprism.report.glance import (
+    LETTERS,
+    SIDE_BY_SIDE,
+    Line,
+    glance_of,
+    glance_table,
+    glance_text,
+)
+from visprism.report.rows import Row, comparison_rows, findings_of
 from visprism.table.result import Result
 
 Kind = Literal["failed", "skipped", "effort", "no time"]
@@ -186,12 +194,20 @@ class Study:
             },
             {
                 pair: [r for e in self.entries if e.models == pair for r in e.results]
-                for pair in pairs_of(self.models)
+                for pair in combinations(self.models, 2)
             },
+            self._same,
         )
         untrained = self.header.get("untrained", ())
         kept = (row.of_trained(untrained) for row in rows)
         return [row for row in kept if row.cells or row.differences]
+
+    @property
+    def _same(self) -> set[tuple[str, str]]:
+        """Pairs of names that stand for one network: code, weights and settings are equal."""
+        weights = {n: w.get("fingerprint") for n, w in self.header.get("weights", {}).items()}
+        pairs = combinations(self.models, 2)
+        return {(a, b) for a, b in pairs if weights.get(a) and weights[a] == weights.get(b)}
 
     def glance(self) -> list[Line]:
         """The questions that matter most: an answer of each model, and the better one."""
@@ -207,7 +223,7 @@ class Study:
         cell = '<td style="text-align: left">{}</td>'.format
         rows = ("".join(cell(escape(text)) for text in row) for row in table)
         notes = ["± is half of a 95% interval"] if len(table) > 1 else []
-        notes += [STAR] if any(text.endswith(" *") for row in table for text in row) else []
+        notes += [LETTERS] if len(self.models) > SIDE_BY_SIDE else []
         notes += [f"not measured: {f.analysis} of {f.model}: {f.reason}" for f in self.failures]
         body = "".join(f"<tr>{row}</tr>" for row in rows)
         return f"<table>{body}</table><p>{'<br>'.join(map(escape, notes))}</p>"
@@ -246,8 +262,7 @@ class Study:
         listed as not measured: `examine` with the folder of the merged study adds them.
 
         Args:
-            studies: the models are in their order; the first of more than three is compared
-                with each other one.
+            studies: the models are in their order.
         """
         from visprism.study.merge import merged
 
