@@ -30,7 +30,8 @@ def network(seed):
 @pytest.mark.parametrize(
     ("form", "low", "high", "remark"),
     [("difference", math.nan, math.nan, "no interval"), ("difference", 0.5, 2.0, ""),
-     ("difference", -1.0, 2.0, "no difference found"), ("ratio", 0.5, 2.0, "no difference found"),
+     ("difference", -1.0, 2.0, "no difference found"),
+     ("ratio", 0.5, 2.0, "no difference found"),
      ("ratio", 1.1, 1.9, "")],
 )  # fmt: skip
 def test_a_difference_without_an_interval_is_neither_significant_nor_not(

@@ -6,7 +6,7 @@ Exports and pages show these rows.
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import combinations
-from math import exp, inf, isclose, isfinite, isnan, log, nan
+from math import exp, isclose, isfinite, isnan, log, nan
 from types import MappingProxyType
 from typing import Literal, TypeVar
 
@@ -24,6 +24,7 @@ AnswerAndOrigin = tuple[Answer, Provenance]
 Model = TypeVar("Model")
 Form = Literal["difference", "ratio", "joint"]
 
+_TINY = 1e-300  # of a lower end of 0, whose logarithm is taken
 SIGNIFICANT, EQUAL = 0.05, 0.025  # adjusted p-values; of one pair: its 95% interval decides
 MARGINS = {"%": 0.01, POINTS: 0.01, "nats": 0.02}  # of a difference that does not matter
 _WITH_MARGIN = ("accuracy", "calibration", "robustness")  # topics
@@ -114,7 +115,7 @@ class Difference:
         bounds = [self.null, self.null - margin, self.null + margin]
         if self.form == "ratio":
             inverse = 1 / (1 + margin)
-            numbers = tuple(log(x) if x > 0 else -inf for x in numbers)
+            numbers = log(self.value), log(max(self.low, _TINY)), log(self.high)
             bounds = [0.0, log(inverse), -log(inverse)]
         many = self.over == "images"
         none, below, above = interval_tails(*numbers, bounds, 0 if many else self.units)
