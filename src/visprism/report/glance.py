@@ -16,7 +16,9 @@ _SENTENCES = 4  # differences that are worth a sentence
 SIDE_BY_SIDE = 4  # models up to which a text has a column for each
 _ASYMMETRY = 0.1  # of the sides of an interval, up to which ± is half of its width
 _COLUMNS = 5  # questions of a text about more models
-LETTERS = "Models with a common letter are not told apart (pairs adjusted by Holm's method)."
+LETTERS = (
+    "Models with a common letter do not differ significantly (pairs adjusted by Holm's method)."
+)
 
 
 @dataclass(frozen=True)
@@ -44,7 +46,7 @@ class Line:
 
     @property
     def letters(self) -> dict[str, str]:
-        """A letter for each group of models that are not told apart, the best group first.
+        """A letter for each group of models that do not differ significantly, the best group first.
 
         Models that differ significantly have no letter in common.
 
