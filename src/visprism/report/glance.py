@@ -46,7 +46,7 @@ class Line:
 
     @property
     def letters(self) -> dict[str, str]:
-        """A letter for each group of models that do not differ significantly, the best group first.
+        """A letter for each group of models without significant differences, the best first.
 
         Models that differ significantly have no letter in common.
 
