@@ -3,6 +3,7 @@
 Tensors that are dropped or missing are logged.
 """
 
+import warnings
 from argparse import Namespace
 
 import numpy as np
@@ -147,3 +148,29 @@ def test_a_name_in_a_file_does_not_change_the_terminal(tmp_path):
     torch.save(network().state_dict() | {"a\x1b[31m\u202eb": torch.ones(1)}, tmp_path / "a.pt")
     with pytest.raises(InputError, match=r"not in the model \(a\\x1b\[31m\\u202eb\)"):
         load_checkpoint(network(1), tmp_path / "a.pt")
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("layer1.", "layer1._orig_mod."),
+        ("layer2.0.conv1", "layer2.0.module.conv1"),
+        ("fc.", "_orig_mod.fc._orig_mod."),
+    ],
+)
+def test_wrappers_of_single_modules_are_left_out_of_names(tmp_path, old, new):
+    stored = timm.create_model("resnet18", num_classes=10)
+    torch.save({k.replace(old, new): v for k, v in stored.state_dict().items()}, tmp_path / "w")
+    model = timm.create_model("resnet18", num_classes=10)
+    load_checkpoint(model, tmp_path / "w")
+    assert all(map(torch.equal, model.state_dict().values(), stored.state_dict().values()))
+
+
+def test_the_old_weight_norm_is_loaded_into_the_new_one(tmp_path):
+    with warnings.catch_warnings(action="ignore"):
+        old = nn.Sequential(nn.utils.weight_norm(nn.Conv2d(3, 8, 3)), nn.BatchNorm2d(8)).eval()
+    new = nn.Sequential(nn.utils.parametrizations.weight_norm(nn.Conv2d(3, 8, 3)), old[1])
+    torch.save({"ema_state_dict": old.state_dict()}, tmp_path / "w")
+    load_checkpoint(new, tmp_path / "w")
+    images = torch.randn(2, 3, 8, 8)
+    torch.testing.assert_close(new.eval()(images), old(images))

@@ -10,6 +10,7 @@ from torch import nn
 from torch.utils.data import DataLoader, Dataset, IterableDataset
 
 from visprism.anatomy.blocks.anatomy import Anatomy
+from visprism.anatomy.trace.forward import without_replicas
 from visprism.core.class_names import CLASS_NAMES, ModelClasses
 from visprism.core.devices import default_device
 from visprism.core.errors import InputError, printable
@@ -40,7 +41,6 @@ from visprism.kit.model_on_images import (
     dissected,
     num_outputs,
     preprocessing_of,
-    without_replicas,
 )
 
 DataName = str | PathLike
@@ -345,7 +345,7 @@ def _subject(
         images=matches.images,
         training_images=trained_on.images,
         classes=classes,
-        notes=tuple(filter(None, (*images.notes, matches.note))),
+        notes=tuple(filter(None, (*images.notes, matches.note, _frozen_text(model.model)))),
         unmatched=matches.reason or trained_on.reason,
         preprocessing=way,
         tensors="" if images.image_set is not None else _tensors_text(images, way, stated),
@@ -409,6 +409,18 @@ def _candidate(model: Any, pretrained: bool | None, run: Run) -> Candidate:
     raise InputError(
         "a model must be an nn.Module, an Anatomy, a LoadedModel or a name, got "
         f"{type(model).__name__}"
+    )
+
+
+def _frozen_text(model: nn.Module) -> str:
+    """Which parameters curvature is about, of a model in which some are frozen."""
+    sizes = [(p.numel(), p.requires_grad) for p in model.parameters()]
+    number, trained = sum(n for n, _ in sizes), sum(n for n, grad in sizes if grad)
+    if trained in (0, number):
+        return ""
+    return (
+        f"curvature is about the {trained:,} of {number:,} parameters with requires_grad; "
+        "--parameters all takes the frozen ones too"
     )
 
 

@@ -325,15 +325,6 @@ def preprocessing_of(model: nn.Module) -> Preprocessing | None:
     return stated_by(model)
 
 
-def without_replicas(model: nn.Module) -> nn.Module:
-    """The module within `DataParallel` or `DistributedDataParallel`; others as they are.
-
-    The wrappers synchronize buffers and count forward passes, which a measurement must not do.
-    """
-    wrappers = (nn.DataParallel, nn.parallel.DistributedDataParallel)
-    return model.module if isinstance(model, wrappers) else model
-
-
 def check_images_differ(images: Images, preprocessing: Preprocessing | None) -> None:
     """Refuse several images that are all equal."""
     batches = (

@@ -128,6 +128,13 @@ def check_gradients(
             "in place, and tensors that were made in inference mode."
         ) from error
     missing = [name for name, g in zip(leaves, gradients, strict=True) if g is None]
+    moved = {name: p.detach() * 1.5 + 0.1 for name, p in parameters.items()}
+    if len(missing) == len(leaves) and torch.equal(logits(moved).detach(), values.detach()):
+        raise InputError(
+            f"the outputs must depend on the parameters, and moving all {len(leaves)} of them "
+            "changes nothing: the model computes with copies of its weights. Curvature would "
+            "be 0. Choose other parameters, or a model that uses its parameters."
+        )
     for name in missing:
         other = parameters[name].detach() * 1.5 + 0.1
         if not torch.equal(logits({**parameters, name: other}).detach(), values.detach()):

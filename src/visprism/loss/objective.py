@@ -42,7 +42,8 @@ from visprism.passes.batches import (
 )
 from visprism.passes.predictions import check_logits
 
-# "all"; "matrices" (without biases, norms, tokens and position embeddings);
+# "trained" (with requires_grad, or all where none has it); "all"; "matrices" (trained ones,
+# without biases, norms, tokens and position embeddings);
 # a name or a pattern of names, such as "blocks.*.attn.*"; "block:NAME", "stage:NUMBER" or
 # "kind:KIND" of the model's anatomy; a block; or several of these.
 Selection = str | Block | Iterable[str | Block]
@@ -79,10 +80,13 @@ def _matching(
     parameters: Mapping[str, Tensor], part: str | Block, anatomy: Callable[[], Anatomy]
 ) -> list[str]:
     """Names of the parameters that one part of a selection stands for."""
+    trained = [name for name, parameter in parameters.items() if parameter.requires_grad]
+    if part == "trained":
+        return trained or list(parameters)
     if part == "all":
         return list(parameters)
     if part == "matrices":
-        return [name for name, parameter in parameters.items() if is_matrix(parameter)]
+        return [n for n in trained or parameters if is_matrix(parameters[n])]
     if isinstance(part, Block):
         part, names, available = f"block {part.name!r}", part.parameters, "the block has none"
     elif part.startswith(("block:", "stage:", "kind:")):
@@ -207,7 +211,7 @@ class Objective:
     loss: Loss = cross_entropy
     weight_decay: float = 0.0
     decayed: Selection = "all"
-    parameters: Selection = "all"
+    parameters: Selection = "trained"
     batch_norm: BatchNorm = "frozen"
     run: Run = DEFAULT_RUN
     shared: bool = True

@@ -19,7 +19,7 @@ from visprism.core.provenance import Provenance
 from visprism.core.run import Run
 from visprism.core.statistics import t_quantile
 from visprism.estimates.estimated import Estimated
-from visprism.loss.directions import Direction, parameters_of
+from visprism.loss.directions import Direction, norm, parameters_of
 from visprism.loss.double_backward import BatchNorm, batch_statistics, clear_caches
 from visprism.loss.objective import Loss, cross_entropy, losses_of
 from visprism.loss.planes import Plane
@@ -173,6 +173,12 @@ class Evaluation:
                 for _, a, b in of_plane:
                     move(a, b)
                     losses.append(self.losses(tick))
+        still = all(np.array_equal(point.nll, losses[0].nll) for point in losses)
+        if len(losses) > 2 and still and any(norm(plane.first) for plane in planes):
+            raise InputError(
+                "the loss must depend on the weights that move, and all points have the same "
+                "losses: the model computes with copies of its weights. Unwrap or rebuild it."
+            )
         return losses
 
     @contextmanager

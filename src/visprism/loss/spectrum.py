@@ -43,7 +43,7 @@ def hessian_spectrum(
     loss: Loss = cross_entropy,
     weight_decay: float = 0.0,
     decayed: Selection = "all",
-    parameters: Selection = "all",
+    parameters: Selection = "trained",
     num_batches: int | None = None,
     learning_rate: float | None = None,
     run: Run = DEFAULT_RUN,

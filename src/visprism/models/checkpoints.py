@@ -85,6 +85,7 @@ _PREFIX_TOKENS = (0, 1, 2, 5)  # none, class, distillation, four registers
 def converted(state: State, model: nn.Module, path: Path) -> State:
     """The tensors of `path` as `model` has them; unchanged where nothing fits better."""
     expected = model.state_dict()
+    state = _with_wrapped_names(state, expected)
     if _fits(state, expected):
         return state
     resampled = _resampled(state, model, path)
@@ -98,6 +99,33 @@ def converted(state: State, model: nn.Module, path: Path) -> State:
                 _log.warning("timm converts the names and shapes of %s", path)
                 return filtered
     return resampled
+
+
+# The old weight norm's names of norm and direction, and the parametrization's.
+_WEIGHT_NORM = {"_g": "original0", "_v": "original1"}
+
+
+def _with_wrapped_names(state: State, expected: State) -> State:
+    """The tensors under the model's names, without wrappers and with the new weight norm.
+
+    Wrappers of single modules are ``module`` of data parallelism; the old ``weight_norm`` calls
+    ``parametrizations.weight.original0`` ``weight_g``, and ``original1`` ``weight_v``.
+    """
+    plain = {re.sub(r"(^|\.)module\.", r"\1", name): name for name in expected}
+    names = {}
+    for name in state.keys() - expected.keys():
+        path, _, key = name.rpartition(".")
+        norm = _WEIGHT_NORM.get(key[-2:], "")
+        candidates = (
+            plain.get(re.sub(r"(^|\.)module\.", r"\1", name), ""),
+            f"{path}.parametrizations.{key[:-2]}.{norm}".lstrip("."),
+        )
+        new = next((c for c in candidates if c in expected and c not in state), None)
+        if new is not None:
+            names[name] = new
+    if len(set(names.values())) < len(names):
+        return state  # two tensors for one name
+    return {names.get(name, name): tensor for name, tensor in state.items()}
 
 
 def _fits(state: State, expected: State) -> bool:

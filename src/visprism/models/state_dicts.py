@@ -24,12 +24,18 @@ from visprism.core.files import check_uncompressed, is_file
 _SHOWN = 3  # keys of each sort in an error message
 _LONGEST = 100  # characters of a key in an error message
 _WRAPPERS = ("module.", "_orig_mod.")  # DistributedDataParallel, torch.compile
-_INNER = ("_checkpoint_wrapped_module", "_fsdp_wrapped_module")  # anywhere in a name
+# Anywhere in a name: what wraps single modules.
+_INNER = ("_checkpoint_wrapped_module", "_fsdp_wrapped_module", "_orig_mod")
 _NESTS = (
     "state_dict", "model_state_dict", "model_state", "model", "net",
     "module",  # of DeepSpeed
 )  # fmt: skip
-_AVERAGES = ("state_dict_ema", "model_ema", "ema")  # and moving averages of the weights
+# Averages of the weights, as training scripts name them.
+_AVERAGES = (
+    "state_dict_ema", "model_ema", "ema", "ema_state_dict", "model_ema_state_dict", "ema_model",
+    "ema_model_state_dict", "averaged_model", "average_model", "swa_state_dict", "swa_model",
+    "model_state_dict_ema",
+)  # fmt: skip
 _COUNT = "n_averaged"  # an entry of torch's AveragedModel, next to its module's entries
 
 # What training scripts keep with the weights; none of it does more than hold values.
@@ -81,6 +87,10 @@ def _unnested(content: Any, path: Path) -> Any:
                 "%s holds several sets of weights (%s); %s is loaded. To load another one, "
                 "save only that one: torch.save(torch.load(path)[%r], other_path)",
                 *(path, ", ".join(sets), sets[0], sets[-1]),
+            )
+        elif entries[0] in _AVERAGES:
+            _log.warning(
+                "%s holds an average of weights (%s), which is loaded", path, entries[0]
             )
         content = content[entries[0]]
     return content

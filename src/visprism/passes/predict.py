@@ -6,7 +6,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from visprism.anatomy.trace.forward import Images, batch_size, pixels
+from visprism.anatomy.trace.forward import Images, batch_size, pixels, without_replicas
 from visprism.core.errors import InputError
 from visprism.core.memory import reused_memory
 from visprism.core.run import DEFAULT_RUN, Run
@@ -33,6 +33,7 @@ def predict(
         device: as torch names it; by default the run's, or where the model lies.
         run: device, precision and progress.
     """
+    model = without_replicas(model)
     check_evaluation_mode(model)
     run = run.at(device).on(model)
     parts: list[tuple[Tensor, Tensor, torch.Size]] = []  # logits (b, k), targets, shape

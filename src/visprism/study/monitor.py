@@ -15,6 +15,7 @@ from typing import Any, Literal
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
+from visprism.anatomy.trace.forward import without_replicas
 from visprism.core.errors import InputError
 from visprism.core.files import make_folder
 from visprism.core.loggers import Logger, make_loggers
@@ -25,7 +26,7 @@ from visprism.core.run import DEFAULT_RUN, Run, unchanged_randomness
 from visprism.estimates.findings import Finding
 from visprism.kit.analysis import ANALYSES, Analysis
 from visprism.kit.inputs import DataOptions, candidates_of, subjects_of
-from visprism.kit.model_on_images import Subject, without_replicas
+from visprism.kit.model_on_images import Subject
 from visprism.loss.training_curvature import evaluation_mode
 from visprism.passes.batches import check_whole, images_of
 from visprism.study.alarms import alarms_of

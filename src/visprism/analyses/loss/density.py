@@ -187,9 +187,9 @@ class Density(kit.Analysis):
         minimum=0,
     )
     parameters: str = kit.option(
-        "all",
-        "parameters to differentiate by: all, a pattern of names, block:NAME, stage:NUMBER or "
-        "kind:KIND",
+        "trained",
+        "parameters to differentiate by: trained (with requires_grad), all, a pattern of "
+        "names, block:NAME, stage:NUMBER or kind:KIND",
     )
     learning_rate: float | None = kit.option(
         None,

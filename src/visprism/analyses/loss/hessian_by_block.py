@@ -24,7 +24,7 @@ from visprism.estimates.text import images_text
 from visprism.loss.density import trace_of_part
 from visprism.loss.eigenvalues import CONVERGED, RESIDUAL, unconverged
 from visprism.loss.krylov import Request, eigenpairs
-from visprism.loss.objective import Objective
+from visprism.loss.objective import Objective, selected
 from visprism.loss.products import Products, random_normal
 from visprism.passes.batches import labeled
 
@@ -155,7 +155,12 @@ class HessianByBlock(kit.Analysis):
         Cost: `probes` and 10 to 20 Hessian products for each part and fraction, each as much as
         six forward passes over its images.
         """
-        parts = _parts(anatomy, self.by)
+        trained = set(selected(anatomy.model, "trained", lambda: anatomy))
+        parts = {
+            name: blocks
+            for name, blocks in _parts(anatomy, self.by).items()
+            if any(trained.intersection(block.parameters) for block in blocks)
+        }
         data = list(batches)
         number = sum(len(labeled(batch, run.compute)[1]) for batch in data)
         sizes = sorted(
@@ -168,7 +173,9 @@ class HessianByBlock(kit.Analysis):
             objective = Objective(
                 anatomy.model,
                 list(_first_images(data, size)),
-                parameters=[p for block in parts[name] for p in block.parameters],
+                parameters=[
+                    p for block in parts[name] for p in block.parameters if p in trained
+                ],
                 run=replace(run, progress=None),
             )
             shape = objective.image_shape

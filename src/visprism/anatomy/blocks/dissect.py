@@ -18,7 +18,7 @@ from visprism.anatomy.blocks.kinds import Kind, kind_of, operator_of, reach_of
 from visprism.anatomy.blocks.layers import names_of
 from visprism.anatomy.blocks.reach import Reach, reaches_of, readable
 from visprism.anatomy.blocks.segments import Segment, has_head, segments
-from visprism.anatomy.trace.forward import Images, part_of, pixels, placed
+from visprism.anatomy.trace.forward import Images, part_of, pixels, placed, without_replicas
 from visprism.anatomy.trace.graph import Graph
 from visprism.anatomy.trace.operations import JOINS
 from visprism.anatomy.trace.trace import later_trace, trace
@@ -43,6 +43,7 @@ def dissect(model: nn.Module, images: Images, *, device: str | None = None) -> A
             device.
         device: on which the model is run; by default where it lies.
     """
+    model = without_replicas(model)
     if any(m.training for m in model.modules()):
         raise InputError("model must be in evaluation mode. Call model.eval() first.")
     compute = Compute(device).on(model)

@@ -54,6 +54,19 @@ def returned_by(model: nn.Module, images: Images) -> Any:
         raise RuntimeError(f"forward raised {error!r}") from error
 
 
+def without_replicas(model: nn.Module) -> nn.Module:
+    """The module within `DataParallel` or `DistributedDataParallel`; others as they are.
+
+    The wrappers synchronize buffers and count forward passes, which a measurement must not do.
+    What has a module as its attribute ``model``, such as a `LoadedModel`, stands for that.
+    """
+    inner = getattr(model, "model", None)
+    if not isinstance(model, nn.Module) and isinstance(inner, nn.Module):
+        model = inner
+    wrappers = (nn.DataParallel, nn.parallel.DistributedDataParallel)
+    return model.module if isinstance(model, wrappers) else model
+
+
 @contextmanager
 def errors_of_model(model: nn.Module, given: Any, name: str = "") -> Iterator[None]:
     """Errors of a model on its first images become one sentence with its name."""
