@@ -42,6 +42,7 @@ from visprism.core.preprocessing import Preprocessing
 from visprism.core.provenance import revision
 from visprism.images.augmentation import STRONG
 from visprism.training.engine import Engine
+from visprism.training.losses import task_loss
 
 RESULTS = Path(__file__).parent / "results" / "training.json"
 WAY = Preprocessing((32, 32), mean=(0.4914, 0.4822, 0.4465), std=(0.247, 0.2435, 0.2616))
@@ -119,7 +120,7 @@ def ours(name: str, pixels: Tensor, targets: Tensor, device: str, precision: str
         )
         for part in (slice(BATCH), slice(BATCH, None))
     )
-    engine = Engine(model_of(name), recipe, compute, None)
+    engine = Engine(model_of(name), recipe, compute, None, task_loss)
     with engine.training():
         batches, step = chain(first.epoch(0), rest.epoch(0)), 0
         while True:

@@ -130,14 +130,14 @@ def test_a_log_whose_package_is_missing_is_refused(tmp_path, capsys, monkeypatch
     assert "Install it with pip install wandb" in said
 
 
-def test_a_folder_without_splits_is_trained_on_whole_and_nothing_is_evaluated(tmp_path, capsys):
+def test_without_validation_a_folder_without_splits_is_trained_on_whole(tmp_path, capsys):
     for number in range(12):
         folder = tmp_path / "images" / "ab"[number % 2]
         folder.mkdir(parents=True, exist_ok=True)
         Image.new("RGB", (32, 32), (20 * number, 0, 0)).save(folder / f"{number}.png")
     where = ["--data", f"folder:{tmp_path / 'images'}", "--out", str(tmp_path / "run")]
     how = ["--model", "resnet20?num_classes=2", "--epochs", "2", "--set", "batch_size=6"]
-    assert main(["train", "quick", *how, *where]) == 0
+    assert main(["train", "quick", *how, *where, "--validation", "0"]) == 0
     assert "test accuracy" not in capsys.readouterr().out
     history = Result.load(tmp_path / "run" / "history.npz")
     assert history.step.tolist() == [2, 4]
@@ -157,3 +157,37 @@ def test_small_images_keep_their_size_for_a_model_that_states_none(tmp_path):
     used = read_metadata(out / "model.safetensors").preprocessing
     assert used.size == (32, 32)
     assert used.mean != (0, 0, 0)  # that of the images
+
+
+def test_first_commands_of_users_of_other_trainers_work_or_name_what_does(tmp_path, capsys):
+    flags = [
+        "--lr",
+        "0.01",
+        "--opt",
+        "sgd",
+        "--wd",
+        "1e-4",
+        "--batch-size",
+        "20",
+        "--epochs",
+        "1",
+    ]
+    small = ["--data", "shapes", "--model", "resnet20", "--limit", "40", "--out"]
+    assert main(["train", "quick", *small, str(tmp_path / "run"), *flags, "--epochs", "1"]) == 0
+    recipe = read_metadata(tmp_path / "run" / "model.safetensors").recipe
+    expected = {"lr": 0.01, "optimizer": "sgd", "weight_decay": 1e-4, "batch_size": 20}
+    assert {name: recipe[name] for name in expected} == expected
+    for flag, sentence in {
+        "-b": "Did you mean --batch-size?",
+        "--learning-rate": "Did you mean --lr?",
+        "--max_epochs": "Did you mean --epochs?",
+        "--mixup": "Did you mean --set mixup=VALUE?",
+        "--model-ema-decay": "Did you mean --set ema=VALUE?",
+        "--data-dir": "Did you mean --data?",
+        "--num-classes": "The number of classes is the data's.",
+    }.items():
+        arguments = ["train", "quick", *small, tmp_path / "none", flag, "1"]
+        assert refused(capsys, *arguments).endswith(sentence)
+    few = ["train", "quick", "--data", "shapes", "--model", "resnet20", "--limit", "10"]
+    sentence = refused(capsys, *few, "--out", tmp_path / "none")
+    assert "limit must be at least batch_size (128), got 10" in sentence

@@ -24,7 +24,9 @@ def test_cross_entropy_by_hand():
 
 def test_hard_distillation_by_hand():
     # The teacher's choice is class 1, which the student gives 1/4.
-    loss = distillation_loss(LOGITS, TARGETS, torch.tensor([[0.0, 1.0]]), RECIPE)
+    loss = distillation_loss(
+        task_loss(LOGITS, TARGETS), LOGITS, torch.tensor([[0.0, 1.0]]), RECIPE
+    )
     assert loss.item() == pytest.approx(0.75 * math.log(4 / 3) + 0.25 * math.log(4))
 
 
@@ -34,14 +36,14 @@ def test_soft_distillation_by_hand():
     student, teacher = torch.tensor([[math.log(9), 0.0]]), torch.tensor([[math.log(16), 0.0]])
     divergence = 0.8 * math.log(0.8 / 0.75) + 0.2 * math.log(0.2 / 0.25)
     expected = 0.75 * math.log(10 / 9) + 0.25 * 4 * divergence
-    loss = distillation_loss(student, TARGETS, teacher, recipe)
+    loss = distillation_loss(task_loss(student, TARGETS), student, teacher, recipe)
     assert loss.item() == pytest.approx(expected, rel=1e-5)
 
 
 def test_of_two_outputs_the_second_follows_the_teacher():
     teacher = torch.tensor([[0.0, 1.0]])
     token = torch.tensor([[0.0, math.log(9)]])
-    loss = distillation_loss((LOGITS, token), TARGETS, teacher, RECIPE)
+    loss = distillation_loss(task_loss(LOGITS, TARGETS), (LOGITS, token), teacher, RECIPE)
     assert loss.item() == pytest.approx(0.75 * math.log(4 / 3) + 0.25 * math.log(10 / 9))
     maps = torch.ones(1, 2, 4, 4)
     for outputs in ((LOGITS, token), (LOGITS,), {"features": maps, "logits": LOGITS}):

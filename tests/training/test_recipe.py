@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 from torch import nn
 
+import visprism as vp
 from visprism import RECIPES, InputError, Recipe, load_recipe, read_metadata, save_checkpoint
 from visprism.training.recipe import as_yaml, recipe_fields, recipe_from_fields
 
@@ -107,3 +108,12 @@ def test_the_general_imagenet_recipe_is_that_of_the_papers_code():
         "area": 0.08, "flip": 0.5, "crop_interpolation": "random", "erasing": 0.0,
         "rand_augment": "", "mixup": 0.0, "cutmix": 0.0, "smoothing": 0.0, "drop_path": 0.0,
     }.items() <= general.items()  # fmt: skip
+
+
+def test_milestones_follow_the_epochs_and_names_of_other_trainers_are_known():
+    short = vp.load_recipe("weak_cnn").replace(epochs=2)
+    assert short.milestones == pytest.approx((0.3, 0.6, 0.8))
+    with pytest.raises(vp.InputError, match=r"no field 'learning_rate'. Did you mean lr\?"):
+        short.replace(learning_rate=1)
+    with pytest.raises(vp.InputError, match=r"Did you mean \w+, \w+, \w+\?"):
+        short.replace(foo=1)

@@ -75,6 +75,7 @@ class Entry:
     epilog: str
     add: Callable[[argparse.ArgumentParser], None]
     make: Callable[..., Command]
+    hint: Callable[[str], str | None] = lambda _: None  # for a flag that it does not have
 
 
 def commands() -> dict[str, Entry]:
@@ -93,7 +94,8 @@ def commands() -> dict[str, Entry]:
 def _entry(command: Any) -> Entry:
     line = command.__doc__.partition("\n")[0]
     add = partial(add_arguments, command=command)
-    return Entry(line.rstrip("."), command.group, command.epilog, add, command)
+    hint = getattr(command, "hint", lambda _: None)
+    return Entry(line.rstrip("."), command.group, command.epilog, add, command, hint)
 
 
 def _analysis(name: str, summary: "Summary") -> Entry:
@@ -121,7 +123,8 @@ def parse(words: Sequence[str]) -> tuple[Command, list[str]]:
         parsed, extra = root.parse_known_args(words)
         if extra:
             flag = extra[0].partition("=")[0]
-            hint = suggestion(flag, flags) if flag.startswith("-") else _WORDS
+            known = available[named].hint(flag) if flag.startswith("-") else _WORDS
+            hint = known or suggestion(flag, flags)
             raise InputError(f"unknown argument {flag!r}. {hint}")
     except InputError as error:
         raise InputError(f"{file}: {error}" if file is not None else str(error)) from error

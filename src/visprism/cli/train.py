@@ -21,6 +21,22 @@ if TYPE_CHECKING:
     from visprism.training.recipe import Recipe
 
 
+# Flags that are fields of the recipe.
+_FLAGS = {"epochs": "epochs", "limit": "limit", "lr": "lr", "batch_size": "batch_size"}
+_FLAGS |= {"opt": "optimizer", "wd": "weight_decay", "freeze": "freeze", "patience": "patience"}
+
+
+# Flags of other trainers that are not fields of a recipe.
+_OTHERS = {
+    **dict.fromkeys(("data_dir", "data_path", "dataset"), "--data"),
+    **dict.fromkeys(("output", "output_dir", "default_root_dir"), "--out"),
+    **dict.fromkeys(("img_size", "input_size", "train_crop_size"), "--size"),
+    **dict.fromkeys(("j", "num_workers"), "--workers"),
+    **dict.fromkeys(("initial_checkpoint", "weights", "ckpt_path"), "--model MODEL@FILE"),
+    **dict.fromkeys(("val_split", "val_fraction"), "--validation"),
+}
+
+
 @dataclass(frozen=True, kw_only=True)
 class Changes:
     """Other values for fields of a recipe."""
@@ -42,12 +58,32 @@ class Changes:
             if not (equals and key):
                 raise InputError(f"set must be FIELD=VALUE, such as lr=1e-3, got {text!r}")
             changes[key] = value
-        for key in ("epochs", "limit"):
+        for key, of_recipe in _FLAGS.items():
             if getattr(self, key, None) is not None:
-                if key in changes:
-                    raise InputError(f"{key} must be given once, by --{key} or by --set")
-                changes[key] = getattr(self, key)
+                if of_recipe in changes:
+                    flag = key.replace("_", "-")
+                    raise InputError(f"{key} must be given once, by --{flag} or by --set")
+                changes[of_recipe] = getattr(self, key)
+        if getattr(self, "amp", False):
+            changes["precision"] = "bf16"
         return load_recipe(name).replace(**changes)
+
+    @classmethod
+    def hint(cls, flag: str) -> str | None:
+        """What does the same as a flag of another trainer."""
+        from visprism.training.recipe import PLACEHOLDER, SYNONYMS, recipe_fields
+
+        name = flag.lstrip("-").replace("-", "_")
+        if name in _OTHERS:
+            return f"Did you mean {_OTHERS[name]}?"
+        if name == "num_classes":
+            return "The number of classes is the data's."
+        field = SYNONYMS.get(name, name)
+        own = {of: flag for flag, of in _FLAGS.items()} | {"precision": "amp"}
+        if field in own:
+            return f"Did you mean --{own[field].replace('_', '-')}?"
+        known = field in recipe_fields(PLACEHOLDER)
+        return f"Did you mean --set {field}=VALUE?" if known else None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -101,11 +137,47 @@ class Train(Printing, Training):
     model: str = argument(REQUIRED, "model, see below", "MODEL")
     data: str = argument(REQUIRED, "training data, see below", "DATA")
     out: Path = argument(REQUIRED, "output folder", "DIR")
+    lr: float | None = argument(
+        None, "learning rate, as --set lr=X (default: as in the recipe)", above=0
+    )
+    batch_size: int | None = argument(
+        None,
+        "images of one update, as --set batch_size=N (default: as in the recipe)",
+        minimum=1,
+    )
+    opt: str | None = argument(
+        None, "optimizer, as --set optimizer=NAME (default: as in the recipe)", "NAME"
+    )
+    wd: float | None = argument(
+        None, "weight decay, as --set weight_decay=X (default: as in the recipe)", minimum=0
+    )
+    amp: bool = argument(False, "mixed precision, as --set precision=bf16 (default: fp32)")
+    freeze: str | None = argument(
+        None,
+        "parts of the model that do not train, by name, or body: all but the last layer "
+        "(default: none)",
+        "A,B,...",
+    )
+    patience: int | None = argument(
+        None,
+        "epochs without a higher accuracy after which training ends (default: it never ends "
+        "early)",
+        minimum=0,
+    )
+    validation: float | None = argument(
+        None,
+        "fraction of the training images of each class that is held out and evaluated instead "
+        "of a test split (default: 0.1 if the data has no test split)",
+        minimum=0,
+        below=1,
+    )
     subset: float = argument(
         1.0, "fraction of the training images of each class", above=0, maximum=1
     )
     resume: bool = argument(
-        False, "resume the run in DIR, if there is one (default: refuse a folder with a run)"
+        False,
+        "resume the run in DIR, if there is one; with more --epochs, extend it (default: "
+        "refuse a folder with a run)",
     )
     test_data: str = argument(
         "", "data to evaluate on (default: the test split of DATA)", "DATA"
@@ -120,7 +192,9 @@ class Train(Printing, Training):
         "", "teacher for knowledge distillation (default: none)", "MODEL@FILE"
     )
     pretrained: bool = argument(
-        False, "start from published weights (default: from random weights)"
+        False,
+        "start from published weights (default: as the recipe or the model's name says, such "
+        "as resnet20.cifar10 or MODEL@FILE; else from random weights)",
     )
     skip_bad: bool = argument(
         False, "leave out images that cannot be read (default: refuse them)"
@@ -157,11 +231,11 @@ class Train(Printing, Training):
 
     def run(self) -> None:
         """Train, draw the learning curves, and print the outcome."""
+        recipe = self.changed(self.recipe)  # before what takes seconds to import
         from visprism.core.processes import processes, rank
         from visprism.core.progress import console_progress
         from visprism.training.job import Job, train
 
-        recipe = self.changed(self.recipe)
         given = {"folder": self.out, "logs": self.log or None}
         shared = {f.name: getattr(self, f.name) for f in fields(Job) if f.name not in given}
         with on_interruption(self._remains), console_progress() as progress:
@@ -174,6 +248,7 @@ class Train(Printing, Training):
                     recipe,
                     loggers=lines,
                     watch=partial(self._monitor, recipe, run) if self.watch else None,
+                    say=_say if is_first else str,
                     run=run,
                 )
                 findings = self._draw_curves(history) if is_first else None
@@ -224,6 +299,11 @@ class Train(Printing, Training):
         if history.evaluated:
             save_figure(panel([history], quantity="accuracy"), self.out / "curves-accuracy")
         return [str(finding) for finding in history.findings()]
+
+
+def _say(sentence: str) -> None:
+    """Print a sentence on stderr, as progress is."""
+    print(sentence, file=sys.stderr, flush=True)
 
 
 class _EpochLines:

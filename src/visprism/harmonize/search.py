@@ -258,7 +258,7 @@ class RecipeTrainer:
         prepared = prepare(job, recipe, run)
         self.network, self.images = prepared.network, prepared.images
         self._training, validation = held_out(prepared.images, VALIDATION, seed=recipe.seed)
-        self.preprocessing = choose_preprocessing(job, self.network, self._training)
+        self.preprocessing = choose_preprocessing(job, recipe, self.network, self._training)
         self._validation = list(batches(validation, self.preprocessing, _VALIDATION_BATCH))
         self._job, self._recipe, self._run = job, recipe, run
         self.provenance = replace(

@@ -53,7 +53,7 @@ def load_model(text: str, *, pretrained: bool | None = None, seed: int = 0) -> L
     metadata never run code. The four checkpoints of the authors of "How do vision transformers
     work?" load under the zoo's name of the network, as ``resnet50_32@FILE``.
     """
-    named = ModelSpec.parse(_with_model(text))
+    named = ModelSpec.parse(model_name(text))
     arguments = dict(named.arguments)
     if named.source != "file" and "pretrained" in arguments:
         pretrained = arguments.pop("pretrained")
@@ -129,7 +129,7 @@ class _Stored:
         return cls(state, {}, metadata.preprocessing, metadata.recipe, metadata.class_names)
 
 
-def _with_model(text: str) -> str:
+def model_name(text: str) -> str:
     """``MODEL@FILE``, also if only the file is named."""
     path = Path(text)
     if "/" in text and exists(path) and path.is_dir():

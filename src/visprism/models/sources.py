@@ -385,19 +385,25 @@ def _zoo(spec: ModelSpec, *, pretrained: bool) -> Built:
 
 
 def _file(spec: ModelSpec, *, pretrained: bool) -> Built:
-    path, _, name = spec.name.rpartition(":")
-    with _imported(Path(path).expanduser()) as names:
-        builder = names.get(name)
-        if not callable(builder):
-            ours = [k for k, v in names.items() if callable(v) and not k.startswith("_")]
-            raise InputError(f"{path} has no function {name!r}. It has {', '.join(ours)}.")
-        with explain_unknown_argument(spec, builder):
-            model = builder(**spec.arguments)
+    with named_in_file(spec.name) as builder, explain_unknown_argument(spec, builder):
+        model = builder(**spec.arguments)
     if not isinstance(model, nn.Module):
         raise InputError(
             f"{spec.name} must return a torch.nn.Module, got one of type {type(model).__name__}"
         )
     return model, from_attributes(model, spec.arguments), ""
+
+
+@contextmanager
+def named_in_file(text: str) -> Iterator[Callable[..., Any]]:
+    """The function ``FILE.py:NAME`` of the user, with the file's neighbors importable."""
+    path, _, name = text.rpartition(":")
+    with _imported(Path(path).expanduser()) as names:
+        function = names.get(name)
+        if not callable(function):
+            ours = [k for k, v in names.items() if callable(v) and not k.startswith("_")]
+            raise InputError(f"{path} has no function {name!r}. It has {', '.join(ours)}.")
+        yield function
 
 
 @contextmanager

@@ -81,7 +81,20 @@ class Checkpointer:
                     f"{self.folder} holds a run after {steps[0]} steps. Set resume=True to "
                     "resume it, or name another folder."
                 )
-            check_identity(checkpoint["identity"], self.identity, self.folder)
+            stored = dict(checkpoint["identity"])
+            recipe, now = stored["recipe"], self.identity["recipe"]
+            if now["epochs"] > recipe.get("epochs", 0):
+                _log.warning(
+                    "the run is extended from %s to %s epochs: from here on, the learning rate "
+                    "is the schedule's of %s epochs",
+                    recipe.get("epochs"), now["epochs"], now["epochs"],
+                )  # fmt: skip
+            may_differ = {
+                name: now[name] for name in ("epochs", "patience", "warmup", "milestones")
+            }
+            if now["epochs"] >= recipe.get("epochs", 0):
+                stored["recipe"] = recipe | may_differ
+            check_identity(stored, self.identity, self.folder)
             self.engine.load(checkpoint["engine"])
             self.metrics.load(checkpoint["metrics"])
         self._write_recipe()

@@ -16,8 +16,8 @@ from visprism.core.devices import Compute
 from visprism.core.errors import InputError
 from visprism.core.processes import add_up, gather, rank, world_size
 from visprism.core.run import stream
-from visprism.training.losses import distillation_loss, task_loss
-from visprism.training.optimizers import make_optimizers, sam_displaced
+from visprism.training.losses import LabelLoss, distillation_loss
+from visprism.training.optimizers import freeze, make_optimizers, sam_displaced
 from visprism.training.recipe import Recipe
 from visprism.training.sharding import (
     broadcast_tensors,
@@ -46,15 +46,18 @@ class Engine:
         recipe: Recipe,
         compute: Compute,
         teacher: nn.Module | None,
+        label_loss: LabelLoss,
         *,
         sharded: bool = False,
     ) -> None:
+        self.label_loss = label_loss
         self.given, self.recipe, self.compute, self.teacher = model, recipe, compute, teacher
         self.sharded, self.is_mixed = sharded, compute.precision == "bf16"
         if sharded:
             check_shardable(model, recipe)
             model = deepcopy(model)
-        elif recipe.channels_last:
+        self.frozen = freeze(model, recipe.freeze)
+        if recipe.channels_last and not sharded:
             model.to(memory_format=torch.channels_last)  # pyrefly: ignore
         self.device = compute.torch_device
         self.model = model
@@ -101,7 +104,7 @@ class Engine:
         self.wrapped = self.wrapped or self._wrap_ddp(batch)
         for optimizer, factor in zip(self.optimizers, self._lr_factors, strict=True):
             for group in optimizer.param_groups:
-                group["lr"] = factor * lr
+                group["lr"] = factor * lr * group.get("lr_factor", 1.0)
         total = self._gradient(step, batch, batch_images)
         if recipe.sam_rho:
             with sam_displaced(self.model, recipe.sam_rho, adaptive=recipe.adaptive):
@@ -169,6 +172,8 @@ class Engine:
         devices = [self.device] if self.device.type == "cuda" else []
         with torch.random.fork_rng(devices):
             self.model.train()
+            for module in self.frozen:  # whose BatchNorm keeps its running statistics
+                module.eval()
             try:
                 yield
             finally:
@@ -221,11 +226,12 @@ class Engine:
                 f"each forward pass must have at least 2 images for BatchNorm: {error}. Change "
                 "batch_size or grad_accum_steps; the last batch counts too."
             ) from error
+        losses = self.label_loss(outputs, targets)
         if self.teacher is None:
-            return task_loss(outputs, targets)
+            return losses
         with torch.no_grad(), self.compute.autocast():
             teacher_logits = forward(self.teacher, images)
-        return distillation_loss(outputs, targets, teacher_logits, self.recipe)
+        return distillation_loss(losses, outputs, teacher_logits, self.recipe)
 
 
 def moving_average(model: nn.Module, decay: float) -> AveragedModel:

@@ -14,6 +14,7 @@ from visprism.analyses.predictions.calibration import calibration
 from visprism.core.processes import world_size
 from visprism.core.provenance import Provenance
 from visprism.core.run import Run
+from visprism.loss.training_curvature import evaluation_mode
 from visprism.passes.predict import predict
 from visprism.training.engine import Engine
 from visprism.training.history import History
@@ -45,6 +46,13 @@ class EpochMetrics:
     def images_per_second(self) -> float:
         """Training speed in the epoch so far."""
         return self.seen / max(self.busy, 1e-9)
+
+    @property
+    def since_best(self) -> int:
+        """Evaluations after the one with the highest accuracy."""
+        column = _COLUMNS.index("test_accuracy")
+        tested = [row[column] for row in self.rows if math.isfinite(row[column])]
+        return len(tested) - 1 - tested.index(max(tested)) if tested else 0
 
     def state(self) -> dict[str, Any]:
         """All values that a resumed run needs."""
@@ -108,12 +116,8 @@ def evaluate(engine: Engine, test: Test | None, run: Run) -> tuple[int, tuple[fl
 
 
 def _metrics(model: nn.Module, test: Test, run: Run) -> tuple[int, tuple[float, ...]]:
-    was_training = model.training
-    model.eval()
-    try:
+    with evaluation_mode(model):
         predictions = predict(model, test, run=replace(run, progress=None))
-    finally:
-        model.train(was_training)
     if isinstance(test, PaddedBatches):
         predictions = predictions.subset(torch.arange(len(predictions) - test.padding))
     measured = calibration(predictions)

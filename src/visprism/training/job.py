@@ -18,19 +18,27 @@ from visprism.core.processes import processes, rank
 from visprism.core.provenance import Provenance
 from visprism.core.run import DEFAULT_RUN, Run
 from visprism.images.batches import batches
-from visprism.images.image_set import ImageSet, NoSplitsError, statistics, stratified
+from visprism.images.image_set import (
+    ImageSet,
+    NoSplitsError,
+    held_out,
+    statistics,
+    stratified,
+)
 from visprism.images.images import common_size
 from visprism.images.open_data import load_data
 from visprism.images.training_batches import Feed, loader_feed, memory_feed
 from visprism.models.checkpoints import save_checkpoint
-from visprism.models.loading import LoadedModel, load_model
+from visprism.models.loading import LoadedModel, load_model, model_name
 from visprism.models.pretrained import names_weights
 from visprism.training.history import History
 from visprism.training.loop import Watch, fit
+from visprism.training.optimizers import freeze
 from visprism.training.recipe import Recipe, recipe_fields
 
 _SMALL = 64  # pixels: images with longer sides are not cached in memory
 _TEST_BATCH = 250  # images
+_VALIDATION = 0.1  # of the training images, where there are no others to evaluate on
 
 
 @dataclass(frozen=True)
@@ -44,6 +52,9 @@ class Job:
     test_data: str = ""  # data of the evaluation; empty: the same data
     test_split: str | None = None
     test_limit: int | None = None  # largest number of test images; None: all
+    # Fraction of the training images of each class that replaces the test images; None: 0.1
+    # where the data has no test split.
+    validation: float | None = None
     subset: float = 1.0  # fraction of the training images of each class
     teacher: str = ""
     pretrained: bool = False
@@ -64,6 +75,8 @@ class Job:
 class Prepared:
     """The model and the training images of a job."""
 
+    name: str  # of the network, which a checkpoint names
+    begin: str  # where the weights come from, and which ones are new
     network: LoadedModel
     images: ImageSet
     preprocessing: Preprocessing
@@ -80,13 +93,20 @@ def train(
     *,
     loggers: Iterable[Logger] = (),
     watch: Watching | None = None,
+    say: Callable[[str], object] = str,
     run: Run = DEFAULT_RUN,
 ) -> History:
     """Train a model by a recipe, and write weights, history and recipe to the job's folder.
 
-    Weights are random unless the model names a checkpoint or `pretrained` is set. Images of up
-    to 64 pixels a side are cached in memory. With random weights they are normalized by their
-    own mean and standard deviation, otherwise by the model's.
+    Weights are random unless the model names a checkpoint, or the job or the recipe asks for
+    published ones. If the data has another number of classes than the model, and its name does
+    not state the number, the last layer gets random weights. Images of up to 64 pixels a side
+    are cached in memory. With random weights they are normalized by their own mean and standard
+    deviation, otherwise by the model's.
+
+    The network is evaluated after each epoch on the test images, or on a part of the training
+    images that is held out, which selects ``best.safetensors`` and ends a training early if the
+    recipe has `patience`. `say` is called with sentences on what trains and is evaluated.
 
     `loggers` receive the loss and the history, as the loggers of the job do. `watch` makes what
     is called after each update, as a `Monitor`. Precision and seed
@@ -95,13 +115,23 @@ def train(
     run = replace(run, compute=replace(run.compute, device=str(run.compute.torch_device)))
     if job.folder.exists() and not job.folder.is_dir():
         raise InputError(f"folder must be a directory, got the file {job.folder}")
+    if recipe.limit is not None and recipe.limit < recipe.batch_size:
+        raise InputError(
+            f"limit must be at least batch_size ({recipe.batch_size}), got {recipe.limit}"
+        )
     with processes(run.compute):
         fields = recipe_fields(recipe)
         own = make_loggers(job.logs, job.folder, fields) if rank() == 0 else []
         teacher = _teacher(job)
         prepared = prepare(job, recipe, run)
         preprocessing = prepared.preprocessing
-        test = test_images(job, prepared.images, max(preprocessing.size), run)
+        test = None
+        if job.validation is None:
+            test = test_images(job, prepared.images, max(preprocessing.size), run)
+        if test is None:
+            prepared, test, held = _validated(job, prepared, recipe.seed)
+            say(held)
+        say(f"{prepared.begin}; {_trainable(prepared.network.model, recipe)}")
         save = partial(
             save_checkpoint,
             preprocessing=preprocessing,
@@ -130,7 +160,7 @@ def train(
                 checkpoint_minutes=job.checkpoint_minutes,
                 save=save,
                 names={
-                    "model": job.model,
+                    "model": prepared.name,
                     "data": prepared.images.name,
                     "test data": "none" if test is None else f"{test.name}, {len(test)} images",
                     "teacher": job.teacher,
@@ -145,18 +175,24 @@ def train(
 
 def prepare(job: Job, recipe: Recipe, run: Run = DEFAULT_RUN) -> Prepared:
     """Load the model and the training images, and choose the preprocessing."""
-    network = build_network(job, recipe)
+    name = model_name(job.model)
+    network, begin = build_network(job, recipe), ""
     size = job.size or (network.preprocessing.size if network.preprocessing_stated else None)
-    accept = None if size is None else partial(_check_classes, job, network, size)
+
+    def accept(images: ImageSet) -> None:
+        nonlocal name, network, begin
+        if size is not None:
+            name, network, begin = _of_classes(job, recipe, network, size, images)
+
     images = training_images(job, recipe, None if size is None else max(size), run, accept)
     if size is None:
         size = common_size(images)
-        _check_classes(job, network, size, images)
+        name, network, begin = _of_classes(job, recipe, network, size, images)
         network = replace(network, preprocessing=replace(network.preprocessing, size=size))
-    preprocessing = choose_preprocessing(job, network, images)
+    preprocessing = choose_preprocessing(job, recipe, network, images)
     provenance = replace(
         run.provenance,
-        model=job.model.partition("@")[0],
+        model=name.partition("@")[0],
         data=images.name,
         split=images.split,
         images=len(images),
@@ -168,25 +204,96 @@ def prepare(job: Job, recipe: Recipe, run: Run = DEFAULT_RUN) -> Prepared:
         seed=recipe.seed,
         created=datetime.now(UTC).date().isoformat(),
     )
-    return Prepared(network, images, preprocessing, provenance)
+    return Prepared(name, begin, network, images, preprocessing, provenance)
 
 
 def build_network(job: Job, recipe: Recipe) -> LoadedModel:
     """The model, with the recipe's stochastic depth among its options."""
-    name, at, checkpoint = job.model.partition("@")
+    name, at, checkpoint = model_name(job.model).partition("@")
     rate = f"drop_path_rate={recipe.drop_path}"
     if recipe.drop_path and "drop_path_rate" not in name:
         name += f"{'&' if '?' in name else '?'}{rate}"
+    pretrained = job.pretrained or recipe.pretrained
     try:
         text = f"{name}{at}{checkpoint}"
-        return load_model(text, pretrained=job.pretrained, seed=recipe.seed)
+        return load_model(text, pretrained=pretrained, seed=recipe.seed)
     except InputError as error:
         if not (recipe.drop_path and "drop_path_rate" in str(error)):
             raise
         raise InputError(
             f"drop_path must be 0 for {job.model}, which has no stochastic depth, got "
-            f"{recipe.drop_path}"
+            f"{recipe.drop_path}. Add --set drop_path=0, or replace(drop_path=0) in Python."
         ) from error
+
+
+def _of_classes(
+    job: Job, recipe: Recipe, network: LoadedModel, size: tuple[int, int], images: ImageSet
+) -> tuple[str, LoadedModel, str]:
+    """The model with one logit for each class of the images, its name, and where it begins.
+
+    A model of another number of classes is built with this number, and gets all weights that
+    fit it.
+    """
+    name, number = model_name(job.model), images.num_classes
+    zeros = torch.zeros(1, 3, *size)
+    with errors_of_model(network.model, zeros), torch.no_grad():
+        logits = forward(network.model, zeros)
+    begin = f"starts from {network.name if network.trained else 'random weights'}"
+    if not number or logits.shape[1:] == (number,):
+        return name, network, begin
+    other = _with_classes(name, number)
+    fault = (
+        f"the model's output must be one logit per class of {images.name} ({number}), got "
+        f"shape {tuple(logits.shape)}. Name the model as {other}."
+    )
+    if logits.ndim != 2 or "num_classes=" in job.model:
+        raise InputError(fault)
+    try:
+        fresh = build_network(
+            replace(job, model=other, pretrained=False), replace(recipe, pretrained=False)
+        ).model
+    except InputError as error:
+        raise InputError(fault) from error
+    before, now = network.model.state_dict(), fresh.state_dict()
+    kept = {n: t for n, t in before.items() if n in now and now[n].shape == t.shape}
+    if network.trained:
+        fresh.load_state_dict(kept, strict=False)
+        new = ", ".join(n for n in now if n not in kept)
+        begin += f"; new: {new} ({logits.shape[1]} classes before, {number} now)"
+    if network.preprocessing_stated:
+        fresh.preprocessing = network.preprocessing  # pyrefly: ignore (the module states it)
+    return other, replace(network, model=fresh), begin
+
+
+def _validated(
+    job: Job, prepared: Prepared, seed: int
+) -> tuple[Prepared, ImageSet | None, str]:
+    """A part of the training images for validation, if the job or the data needs one."""
+    fraction = _VALIDATION if job.validation is None else job.validation
+    if fraction == 0:
+        return prepared, None, "no image is held out, and no epoch is evaluated"
+    try:
+        training, test = held_out(prepared.images, fraction, seed=seed)
+    except InputError:
+        if job.validation is not None:
+            raise
+        few = "no image is held out, since some class has too few, and no epoch is evaluated"
+        return prepared, None, few
+    provenance = replace(prepared.provenance, images=len(training))
+    held = (
+        f"{len(test)} images, {fraction:.0%} of each class by seed {seed}, are held out: their "
+        "accuracy selects best.safetensors"
+    )
+    kept = replace(prepared, images=training, provenance=provenance)
+    return kept, replace(test, split="validation"), held
+
+
+def _trainable(model: nn.Module, recipe: Recipe) -> str:
+    """How many parameters train."""
+    freeze(model, recipe.freeze)
+    sizes = [(p.numel(), p.requires_grad) for p in model.parameters()]
+    number, total = sum(n for n, trains in sizes if trains), sum(n for n, _ in sizes)
+    return f"{number:,} of {total:,} parameters train"
 
 
 def training_images(
@@ -216,12 +323,15 @@ def training_images(
     return images if job.subset == 1 else stratified(images, job.subset, seed=recipe.seed)
 
 
-def choose_preprocessing(job: Job, network: LoadedModel, images: ImageSet) -> Preprocessing:
+def choose_preprocessing(
+    job: Job, recipe: Recipe, network: LoadedModel, images: ImageSet
+) -> Preprocessing:
     """The model's; with random weights, small images are normalized by their own mean."""
     preprocessing = network.preprocessing
     if job.size:
         preprocessing = replace(preprocessing, size=job.size, crop=1.0)
-    if job.pretrained or names_weights(job.model) or max(preprocessing.size) > _SMALL:
+    stated = job.pretrained or recipe.pretrained or names_weights(model_name(job.model))
+    if stated or max(preprocessing.size) > _SMALL:
         return replace(preprocessing, stated=True)  # in the checkpoint
     mean, std = statistics(images)
     nonzero_std = tuple(value or 1.0 for value in std)  # 0: a constant channel
@@ -294,23 +404,10 @@ def _teacher(job: Job) -> nn.Module | None:
     return loaded.model
 
 
-def _check_classes(
-    job: Job, network: LoadedModel, size: tuple[int, int], images: ImageSet
-) -> None:
-    """Require one logit per class of the images, tested on an image of zeros."""
-    zeros = torch.zeros(1, 3, *size)
-    with errors_of_model(network.model, zeros), torch.no_grad():
-        logits = forward(network.model, zeros)
-    if images.num_classes and logits.shape[1:] != (images.num_classes,):
-        raise InputError(
-            f"the model's output must be one logit per class of {images.name} "
-            f"({images.num_classes}), got shape {tuple(logits.shape)}. Name the model as "
-            f"{_with_classes(job.model, images.num_classes)}."
-        )
-
-
 def _with_classes(model: str, num_classes: int) -> str:
-    """The model's name with this number of classes, and without its checkpoint."""
+    """The model's name with this number of classes, without its checkpoint or tag."""
     name, _, arguments = model.partition("@")[0].partition("?")
+    if ":" not in name:  # of the zoo, where a tag names weights
+        name = name.partition(".")[0]
     others = [a for a in arguments.split("&") if a and not a.startswith("num_classes=")]
     return f"{name}?{'&'.join([*others, f'num_classes={num_classes}'])}"

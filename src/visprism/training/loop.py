@@ -23,6 +23,7 @@ from visprism.training.checkpointer import Checkpointer
 from visprism.training.engine import Batch, Engine
 from visprism.training.epoch_metrics import EpochMetrics, Test, evaluate
 from visprism.training.history import History
+from visprism.training.losses import label_loss
 from visprism.training.optimizers import learning_rate
 from visprism.training.recipe import Recipe
 from visprism.training.vitals import Alarm, Vitals, store_alarms, stored_alarms
@@ -119,7 +120,9 @@ def fit(
     run = _run_of_recipe(run, recipe)
     run = run if sharded else run.on(model)  # shards go to the accelerators
     with processes(run.compute), reused_memory(), ExitStack() as stack:
-        engine = Engine(model, recipe, run.compute, teacher, sharded=sharded)
+        images = train.targets.bincount(minlength=train.num_classes)
+        losses_of = label_loss(recipe, images)
+        engine = Engine(model, recipe, run.compute, teacher, losses_of, sharded=sharded)
         metrics = EpochMetrics()
         checkpointer = Checkpointer(
             folder,
@@ -142,6 +145,13 @@ def fit(
         batches = _batches(train, start, recipe.epochs)
         with checkpointer.named_in_errors(), engine.training():
             for step in run.track(range(start, recipe.epochs * train.steps), "training"):
+                if recipe.patience and metrics.since_best >= recipe.patience:
+                    _sentences.warning(
+                        "ended after epoch %d: the accuracy did not rise in %d evaluations",
+                        len(metrics.rows),
+                        recipe.patience,
+                    )
+                    break
                 lr = learning_rate(step, train.steps, recipe)
                 position = step % train.steps
                 images = min(train.batch_size, train.images - position * train.batch_size)

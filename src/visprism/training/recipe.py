@@ -1,7 +1,7 @@
 """Recipes: the hyperparameters of a training run."""
 
 import difflib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import MISSING, asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
@@ -37,7 +37,7 @@ class Recipe:
         None, "maximum number of training images, a stratified sample", minimum=1
     )
     augmentation: Augmentation = field(default_factory=Augmentation)
-    optimizer: str = option("adamw", "adamw, sgd, muon, or the name of an optimizer of timm")
+    optimizer: str = option("adamw", "adamw, sgd, muon, an optimizer of timm, or FILE.py:NAME")
     momentum: float = option(
         0.9, "momentum of SGD and of timm's optimizers", minimum=0, below=1
     )
@@ -47,14 +47,35 @@ class Recipe:
         "matrices",
         "parameters with weight decay: matrices and kernels, or also biases and norms",
     )
+    layer_decay: float = option(
+        1.0,
+        "factor of the learning rate from each block to the one before it; 1: the same for all",
+        above=0,
+        maximum=1,
+    )
+    freeze: tuple[str, ...] = option(
+        (),
+        "parameters and modules that do not train, by name, such as layer1; body: all but the "
+        "last layer",
+    )
+    loss: str = option(
+        "cross-entropy", "cross-entropy, bce, or FILE.py:NAME, see docs/training.md"
+    )
+    class_weights: str = option(
+        "none",
+        "weight of each class in the loss: none, balanced (inversely to its images), or a "
+        "number for each class",
+    )
     schedule: Literal["cosine", "cosine by epoch", "step", "constant"] = option(
         "cosine", "schedule of the learning rate"
     )
     warmup: float = option(
-        0.0, "epochs in which the learning rate rises linearly from 0", minimum=0
+        0.0, "epochs in which the learning rate rises linearly from first_lr", minimum=0
     )
-    milestones: tuple[int, ...] = option(
-        (), "milestones of the schedule step, in epochs after the warm-up", minimum=1
+    first_lr: float = option(0.0, "learning rate at the start of the warm-up", minimum=0)
+    last_lr: float = option(0.0, "learning rate at the end of a cosine", minimum=0)
+    milestones: tuple[float, ...] = option(
+        (), "milestones of the schedule step, in epochs after the warm-up", above=0
     )
     lr_decay: float = option(
         0.2, "factor of the learning rate at a milestone", above=0, maximum=1
@@ -65,6 +86,7 @@ class Recipe:
         0.0, "decay of the moving average of the weights; 0: no average", minimum=0, below=1
     )
     drop_path: float = option(0.0, "stochastic depth of the model", minimum=0, below=1)
+    pretrained: bool = option(False, "start from published weights")
     sam_rho: float = option(
         0.0, "radius of sharpness-aware minimization; 0: without", minimum=0
     )
@@ -74,6 +96,12 @@ class Recipe:
         0.5, "weight of the teacher's term of the loss", minimum=0, maximum=1
     )
     temperature: float = option(3.0, "temperature of soft distillation", above=0)
+    patience: int = option(
+        0,
+        "evaluations without a higher accuracy after which the training ends; 0: it never ends "
+        "early",
+        minimum=0,
+    )
     eval_every: int = option(
         1, "epochs between evaluations; the last epoch is always evaluated", minimum=1
     )
@@ -103,7 +131,7 @@ class Recipe:
             )
         last, room = max(self.milestones, default=None), self.epochs - self.warmup
         if self.schedule == "step" and (last is None or last >= room):
-            stated = ",".join(map(str, self.milestones)) or "none"
+            stated = ",".join(f"{m:g}" for m in self.milestones) or "none"
             raise InputError(
                 f"milestones must be below epochs - warmup ({room:g}) for schedule='step', got "
                 f"{stated}. Name the epochs after the warm-up at which the learning rate "
@@ -117,7 +145,8 @@ class Recipe:
         A value may be text, such as ``"1e-3"``, ``"60,120,160"`` or ``"none"``, and is
         converted to the type of its field. A field that has no effect after the changes, such
         as `milestones` of another schedule, is reset to its default. If there are no more
-        epochs than the warm-up had, the warm-up is scaled with them.
+        epochs than the warm-up had, the warm-up is scaled with them, and so are milestones
+        that would come after the last epoch.
 
         Example:
             >>> Recipe(epochs=2, batch_size=8, lr=0.1).replace(lr="1e-3", mixup=0.8).lr
@@ -134,9 +163,10 @@ class Recipe:
                 outer[name] = _converted(options[name], value)
             else:
                 names = [*options, *augmenting]
-                close = difflib.get_close_matches(name.lower(), names) or names
+                close = [SYNONYMS[bare]] if bare in SYNONYMS else closest(bare, names)
                 raise InputError(
-                    f"a recipe has no field {name!r}. Did you mean {', '.join(close)}?"
+                    f"a recipe has no field {name!r}. Did you mean {', '.join(close)}? "
+                    "`visprism recipes NAME` prints all fields."
                 )
         reset = {name: options[name].default for name in unused_fields(vars(self) | outer)}
         unused = unused_augmentation_fields(vars(self.augmentation) | inner)
@@ -145,18 +175,59 @@ class Recipe:
         epochs = outer.get("epochs", self.epochs)
         if "warmup" not in outer and 0 < epochs <= self.warmup < self.epochs:
             outer["warmup"] = self.warmup * epochs / self.epochs
+        before, room = self.epochs - self.warmup, epochs - outer.get("warmup", self.warmup)
+        if "milestones" not in outer and max(self.milestones, default=0) >= room > 0:
+            outer["milestones"] = tuple(m * room / before for m in self.milestones)
         return replace(self, **(reset | outer), augmentation=augmentation)
+
+
+SYNONYMS = {  # what other trainers call a field
+    other: field
+    for field, others in {
+        "lr": "learning_rate base_lr lr_max",
+        "optimizer": "opt optim",
+        "weight_decay": "wd decay l2",
+        "batch_size": "b bs train_batch_size per_device_train_batch_size",
+        "epochs": "max_epochs num_epochs num_train_epochs",
+        "precision": "amp fp16 bf16 half",
+        "schedule": "sched scheduler lr_scheduler lr_scheduler_type",
+        "warmup": "warmup_epochs warmup_steps lr_warmup_epochs",
+        "first_lr": "warmup_lr lr_start",
+        "last_lr": "min_lr lr_min eta_min",
+        "lr_decay": "gamma decay_rate lr_gamma",
+        "clip": "clip_grad clip_grad_norm max_grad_norm gradient_clip_val",
+        "grad_accum_steps": "accumulate_grad_batches gradient_accumulation_steps accum_iter",
+        "ema": "model_ema model_ema_decay ema_decay",
+        "smoothing": "label_smoothing label_smoothing_factor",
+        "mixup": "mixup_alpha",
+        "cutmix": "cutmix_alpha",
+        "drop_path": "drop_path_rate stochastic_depth",
+        "rand_augment": "aa auto_augment autoaugment",
+        "patience": "early_stopping early_stopping_patience",
+        "loss": "criterion bce_loss",
+        "compile": "torchcompile torch_compile",
+    }.items()
+    for other in others.split()
+}
+
+
+def closest(name: str, names: Iterable[str]) -> list[str]:
+    """The three names that are most like a name."""
+    return difflib.get_close_matches(name.lower(), [*names], n=3, cutoff=0.0)
 
 
 def unused_fields(values: Mapping[str, Any]) -> dict[str, str]:
     """The fields that have no effect, and the setting that each one belongs to."""
-    adamw = values["optimizer"] in ("adamw", "muon")
+    adamw, own = values["optimizer"] in ("adamw", "muon"), ".py:" in values["optimizer"]
     stepped = values["schedule"] == "step"
     used = {
         "milestones": (stepped, "schedule=step"),
+        "last_lr": (values["schedule"].startswith("cosine"), "schedule=cosine"),
+        "first_lr": (values["warmup"] > 0, "warmup above 0"),
         "lr_decay": (stepped, "schedule=step"),
-        "momentum": (not adamw, "optimizer=sgd or one of timm with momentum"),
+        "momentum": (not adamw and not own, "optimizer=sgd or one of timm with momentum"),
         "beta2": (adamw, "optimizer=adamw"),
+        "layer_decay": (values["optimizer"] != "muon", "another optimizer than muon"),
         "adaptive": (values["sam_rho"] > 0, "SAM, such as sam_rho=0.5"),
         "distillation_weight": (values["distillation"] != "none", "distillation=soft or hard"),
         "temperature": (values["distillation"] == "soft", "distillation=soft"),
@@ -166,15 +237,16 @@ def unused_fields(values: Mapping[str, Any]) -> dict[str, str]:
 
 def _check_optimizer_name(optimizer: str) -> None:
     """Require an optimizer of `OPTIMIZERS`, or a first-order one of timm."""
-    if optimizer in OPTIMIZERS:
+    if optimizer in OPTIMIZERS or ".py:" in optimizer:
         return
     import timm.optim  # takes a second, and `OPTIMIZERS` do not need it
 
     names = [str(name) for name in timm.optim.list_optimizers()]
     if optimizer not in names:
-        close = difflib.get_close_matches(optimizer.lower(), [*OPTIMIZERS, *names])
+        close = difflib.get_close_matches(optimizer.lower(), {*OPTIMIZERS, *names})
         raise InputError(
-            f"optimizer must be adamw, sgd, muon or one of timm, got {optimizer!r}. "
+            f"optimizer must be adamw, sgd, muon, one of timm or FILE.py:NAME, got "
+            f"{optimizer!r}. "
             f"Did you mean {', '.join(close or ['adamw'])}?"
         )
     if timm.optim.get_optimizer_info(optimizer).second_order:
@@ -195,7 +267,7 @@ def _converted(declared: Option, value: Any) -> Any:
     return float(given) if declared.type is float else given
 
 
-_PLACEHOLDER = Recipe(epochs=10**6, batch_size=10**6, lr=1.0)  # of fields that must be given
+PLACEHOLDER = Recipe(epochs=10**6, batch_size=10**6, lr=1.0)  # of fields that must be given
 
 
 def load_recipe(text: str) -> Recipe:
@@ -224,7 +296,7 @@ def recipe_from_fields(stored: Mapping[str, Any]) -> Recipe:
     missing = [name for name in ("epochs", "batch_size", "lr") if name not in values]
     if missing:
         raise InputError(f"a recipe must have epochs, batch_size and lr, got no {missing[0]}")
-    return _PLACEHOLDER.replace(**values)
+    return PLACEHOLDER.replace(**values)
 
 
 def read_recipe(path: Path) -> Recipe:

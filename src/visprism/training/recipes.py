@@ -111,6 +111,25 @@ def quick() -> Recipe:
 
 
 @RECIPES.register
+def finetune() -> Recipe:
+    """Published weights on your own photographs: low rates, lower in early blocks; 10 epochs.
+
+    Claim: see docs/training.md for what it gives on photographs.
+    Run:   visprism train finetune --data folder:DIR --model timm:convnext_tiny --out DIR
+    """
+    return Recipe(
+        epochs=10,
+        batch_size=32,
+        lr=1e-3,
+        layer_decay=0.75,
+        augmentation=Augmentation(area=0.35, flip=0.5, smoothing=0.1),
+        warmup=1.0,
+        clip=1.0,
+        pretrained=True,
+    )
+
+
+@RECIPES.register
 def sam() -> Recipe:
     """The strong recipe for CIFAR with sharpness-aware minimization, at twice the cost.
 
