@@ -91,7 +91,8 @@ def curves_of(folder: Path, data: str, images: int, device: str) -> list[dict[st
         {folder.name: folder / "snapshots"},
         data,
         analyses=ANALYSES,
-        images=vp.DataOptions(limit=images, split="test"),
+        limit=images,
+        split="test",
         run=vp.Run(compute=vp.Compute(device)),
     )
     assert not [f for f in study.failures if f.kind == "failed"], study.failures

@@ -92,7 +92,6 @@ def in_fresh_process(name: str, arguments: argparse.Namespace) -> dict[str, Any]
 def measured(case: Case, minutes: float) -> dict[str, Any]:
     """Planned and actual seconds of each step of a study, and of its files."""
     from visprism import ANALYSES, examine
-    from visprism.kit.inputs import DataOptions
     from visprism.study.events import Event, Finished, Planned
     from visprism.study.files import write_files
 
@@ -113,7 +112,7 @@ def measured(case: Case, minutes: float) -> dict[str, Any]:
             case.data,
             analyses=[n for n in ANALYSES if ANALYSES[n].default] if case.named else None,
             minutes=minutes,
-            images=DataOptions(limit=case.limit),
+            limit=case.limit,
             out=Path(folder),
             listener=listen,
         )

@@ -160,9 +160,8 @@ def alarms(recipe: str, model: str, epochs: int) -> dict[str, object]:
 
 def snapshots(arguments: argparse.Namespace) -> Iterator[tuple[str, dict[str, object]]]:
     """The alarms of healthy runs, after each epoch."""
-    images = vp.DataOptions(limit=arguments.images, split="test")
     for run in arguments.runs:
-        vp.evolve(run, arguments.data, images=images, out=arguments.out)
+        vp.evolve(run, arguments.data, limit=arguments.images, split="test", out=arguments.out)
         folders = sorted((arguments.out / run.name).glob("step-*"))
         studies = [vp.Study.load(folder) for folder in folders]
         raised = [str(a) for n in range(len(studies)) for a in alarms_of(studies[: n + 1])]

@@ -82,7 +82,7 @@ def main() -> None:
             {name: network},
             arguments.data,
             analyses=analyses,
-            images=vp.DataOptions(limit=arguments.limit),
+            limit=arguments.limit,
             preprocessing=preprocessing(name),
             out=arguments.page and arguments.page / name.replace("/", "-"),
         )

@@ -16,7 +16,7 @@ study = vp.examine(
     {"ResNet-20": "resnet20.shapes", "ViT-Pico": "vit_pico_patch4_32.shapes"},
     "shapes",
     analyses=["ablation", "cka"],
-    images=vp.DataOptions(limit=200),
+    limit=200,
 )
 
 # %% [markdown]

@@ -21,7 +21,7 @@ study = vp.examine(
     "shapes",
     analyses=["hessian", "landscape"],
     options={"hessian": {"k": 2}, "landscape": {"points": 5}},
-    images=vp.DataOptions(limit=32),
+    limit=32,
     minutes=None,
 )
 

@@ -24,7 +24,7 @@ study = vp.examine(
     {"ResNet-20": "resnet20.shapes", "ViT-Pico": "vit_pico_patch4_32.shapes"},
     "shapes",
     analyses=["fourier", "variance"],
-    images=vp.DataOptions(limit=128),
+    limit=128,
 )
 
 # %% [markdown]

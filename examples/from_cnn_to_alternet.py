@@ -66,7 +66,7 @@ study = vp.examine(
     test,
     analyses=["fourier", "variance"],
     preprocessing=preprocessing,
-    images=vp.DataOptions(limit=128),
+    limit=128,
 )
 vp.plot({name: study[name].results("fourier")[1] for name in study})
 vp.plot(study["variance"])

@@ -22,7 +22,7 @@ study = vp.examine(
         vp.FourierSensitivity(max_frequency=8, frequency_step=4),
         vp.Corruptions(severities=(3,)),
     ],
-    images=vp.DataOptions(limit=100),
+    limit=100,
     minutes=None,
 )
 

@@ -57,6 +57,6 @@ if __name__ == "__main__":
         ["resnet20.shapes", "vit_pico_patch4_32.shapes"],
         "shapes",
         analyses=["sparsity"],
-        images=vp.DataOptions(limit=32),
+        limit=32,
     )
     print(*study.lines(), sep="\n")

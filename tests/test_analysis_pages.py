@@ -173,7 +173,7 @@ def test_the_python_of_a_page_runs(page, cifar10, monkeypatch):
     if "parquet:cifar10" in block and not cifar10:
         pytest.skip("VISPRISM_DATA is not set")
     number = OTHER_NUMBER.get(page.stem, NUMBER)
-    few = partial(vp.examine, images=vp.DataOptions(limit=number), minutes=None)
+    few = partial(vp.examine, limit=number, minutes=None)
     monkeypatch.setattr(vp, "examine", few)
     names = names_of(page.stem)
     exec(compile(block, page.name, "exec"), names)

@@ -1,7 +1,9 @@
 """The layers of pyproject.toml: a part imports from below, never from above or beside."""
 
+import ast
 import re
 import tomllib
+from graphlib import TopologicalSorter
 from pathlib import Path
 
 import visprism
@@ -17,3 +19,18 @@ def test_the_picture_in_the_docs_shows_these_layers():
     blocks = re.findall(r"(?:^    .+\n)+", text, flags=re.MULTILINE)
     pictures = [[line.strip().split(" | ") for line in block.splitlines()] for block in blocks]
     assert LAYERS in pictures
+
+
+def imported(path):
+    """The files of the package that a file imports anywhere, also inside of functions."""
+    files = set()
+    for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+        if isinstance(node, ast.ImportFrom) and node.module and not node.level:
+            names = [node.module, *(f"{node.module}.{alias.name}" for alias in node.names)]
+            places = (PACKAGE.parent.joinpath(*name.split(".")) for name in names)
+            files |= {place.with_suffix(".py") for place in places}
+    return {file for file in files if file.is_file()}
+
+
+def test_files_do_not_import_each_other_in_circles():
+    TopologicalSorter({path: imported(path) for path in PACKAGE.rglob("*.py")}).prepare()

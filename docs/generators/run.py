@@ -191,7 +191,7 @@ def _study(
         analyses=analyses,
         options={name: o for name, o in (options or {}).items() if name in analyses},
         minutes=None,
-        images=vp.DataOptions(limit=limit),
+        limit=limit,
         out=out,
         listener=_silent,
     )

@@ -1,9 +1,9 @@
 # ruff: noqa: I001 (grouped by topic; docs/reference.md has the same groups)
 
 # Studies.
-from visprism.study.study import Entry as Entry
-from visprism.study.study import Failure as Failure
-from visprism.study.study import ModelStudy as ModelStudy
+from visprism.study.record import Entry as Entry
+from visprism.study.record import Failure as Failure
+from visprism.study.record import ModelStudy as ModelStudy
 from visprism.study.plan import Plan as Plan
 from visprism.study.plan import Step as Step
 from visprism.study.study import Study as Study
@@ -16,7 +16,7 @@ from visprism.study.evolve import evolve as evolve
 from visprism.study.monitor import Monitor as Monitor
 from visprism.training.vitals import Alarm as Alarm
 from visprism.training.vitals import TrainingStoppedError as TrainingStoppedError
-from visprism.kit.inputs import DataOptions as DataOptions
+from visprism.core.request import DataOptions as DataOptions
 
 # How anything is measured.
 from visprism.core.devices import Compute as Compute

@@ -42,7 +42,7 @@ def checkpoint(network, tmp_path_factory):
 def measured(network):
     """`measured(analysis, option=...)`: the results of one analysis on images of `shapes`."""
 
-    from visprism import DataOptions, examine
+    from visprism import examine
 
     def measured(analysis, *, model=0, limit=16, data="shapes", **options):
         study = examine(
@@ -51,7 +51,8 @@ def measured(network):
             analyses=[analysis],
             options={analysis: options},
             preprocessing=WAY,
-            images=DataOptions(limit=limit, batch_size=8),
+            limit=limit,
+            batch_size=8,
             minutes=None,
             on_error="raise",
         )

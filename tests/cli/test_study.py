@@ -70,8 +70,7 @@ def test_an_option_reaches_the_measurement(tmp_path):
     words = ["--analyses", "sparsity", "--set", "sparsity.threshold=0.5"]
     assert main(["examine", *where, f"{tmp_path}/b", *words]) == 0
     options = {"sparsity": {"threshold": 0.5}}
-    images = vp.DataOptions(limit=4)
-    study = vp.examine(FIRST, "shapes", analyses="sparsity", options=options, images=images)
+    study = vp.examine(FIRST, "shapes", analyses="sparsity", options=options, limit=4)
     for name in "ab":
         assert sparsity_of(tmp_path / name) == study[FIRST]["sparsity"]
 

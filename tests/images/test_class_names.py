@@ -79,7 +79,7 @@ def test_folders_named_by_wordnet_are_classes_of_imagenet(tmp_path):
     seen = []
     study = vp.examine(
         {"m": model}, str(root), analyses=["calibration"], listener=seen.append,
-        images=vp.DataOptions(size=(32, 32)),
+        size=(32, 32),
     )  # fmt: skip
     outcomes = next(r for r in study["m"].results("calibration") if isinstance(r, Outcomes))
     assert set(outcomes.target.tolist()) == {0, 1}

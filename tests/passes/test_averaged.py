@@ -26,9 +26,8 @@ def test_an_ensemble_averages_probabilities(model, pairs):
 
 def test_they_state_the_preprocessing_that_their_members_state():
     model = vp.load_model("resnet20.shapes").model
-    images = vp.DataOptions(limit=40)
     numbers = [
-        str(vp.examine({"m": m}, "shapes", analyses="calibration", images=images).table()[0])
+        str(vp.examine({"m": m}, "shapes", analyses="calibration", limit=40).table()[0])
         for m in ("resnet20.shapes", model, Ensemble([model, model]))
     ]
     assert len(set(numbers)) == 1

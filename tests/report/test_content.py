@@ -2,13 +2,13 @@
 
 from dataclasses import replace
 
-from visprism import Answer, DataOptions, Entry, Provenance, examine
+from visprism import Answer, Entry, Provenance, examine
 from visprism.estimates import questions
 from visprism.estimates.estimated import Number
 from visprism.report.drawings import drawings
 from visprism.results import TemperatureScaling
+from visprism.study.record import FROM_PYTHON
 from visprism.study.report_content import content_of
-from visprism.study.study import FROM_PYTHON
 
 KINDS = {"a": ["conv"], "b": ["attention", "mlp"]}
 
@@ -107,8 +107,8 @@ def test_numbers_of_several_parts_of_a_model_are_one_measure(study, monkeypatch)
 
 def test_random_weights_are_the_reason_for_a_missing_answer_about_labels():
     models = {"random": "resnet20?pretrained=False", "trained": "resnet20.shapes"}
-    images, analyses = DataOptions(limit=40), ["calibration", "readout", "class-separability"]
-    study = examine(models, "shapes", analyses=analyses, images=images)
+    analyses = ["calibration", "readout", "class-separability"]
+    study = examine(models, "shapes", analyses=analyses, limit=40)
     table = measures_of(study)
     assert {questions.READOUT.text, questions.COLLAPSE.text} < set(table)
     for row in (r for measures in table.values() for rows in measures for r in rows):

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 
-from visprism import DataOptions, examine, load_model
+from visprism import examine, load_model
 
 # Numbers without a paired difference, by the beginning of their names.
 REASONS = {
@@ -43,7 +43,7 @@ def studied():
         "shapes?cues=conflict",
         analyses=[*OPTIONS, "calibration", "shape-bias"],
         options=OPTIONS,
-        images=DataOptions(limit=40),
+        limit=40,
         minutes=None,
         on_error="raise",
     )

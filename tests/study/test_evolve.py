@@ -176,14 +176,14 @@ def test_runs_that_begin_with_the_same_weights_are_both_stored(tmp_path, net, lo
 def test_the_command_line_states_the_images_of_checkpoints(tmp_path, monkeypatch):
     seen = []
 
-    def stop(*_, images, **__):
-        seen.append(images)
+    def stop(*_, **given):
+        seen.append((given["limit"], given["normalization"]))
         raise vp.InputError("enough")
 
     monkeypatch.setattr("visprism.study.evolve.evolve", stop)
     words = ["--data", "shapes", "--out", str(tmp_path / "out"), "--normalization", "none"]
     assert main(["evolve", "run", *words]) == 2
-    assert seen == [vp.DataOptions(limit=256, normalization="none")]
+    assert seen == [(256, "none")]
 
 
 def test_snapshots_that_name_their_model_need_no_name(tmp_path):

@@ -2,6 +2,8 @@
 
 import sys
 import time
+from dataclasses import fields
+from inspect import signature
 from types import SimpleNamespace
 
 import numpy as np
@@ -13,8 +15,8 @@ from torch import nn
 from torch.utils.data import DataLoader, IterableDataset, TensorDataset
 from torchvision import transforms
 
+import visprism as vp
 from visprism import (
-    DataOptions,
     Finished,
     InputError,
     Needs,
@@ -23,6 +25,7 @@ from visprism import (
     examine,
     load_data,
 )
+from visprism.core.request import StudyOptions
 
 
 def images_of(loader):
@@ -83,7 +86,7 @@ def test_what_a_study_measures_of_an_image_is_of_the_one_at_that_position(
     net, brightness, limit
 ):
     data = DataLoader(SortedByClass(), batch_size=5, shuffle=True)
-    study = examine(net(), data, analyses=[brightness], images=DataOptions(limit=limit))
+    study = examine(net(), data, analyses=[brightness], limit=limit)
     values = study["Net"]["brightness"].mean.by_unit[:, 0]
     np.testing.assert_allclose(values, study.positions / 24, rtol=1e-6)
     assert len(values) == (limit or 24)
@@ -131,7 +134,8 @@ def test_pixels_are_normalized_as_the_module_states(net, brightness, attributes,
         model,
         "shapes",
         analyses=[brightness],
-        images=DataOptions(limit=4, **images),
+        limit=4,
+        **images,
         listener=events.append,
     )
     result = study["Net"]["brightness"]
@@ -189,9 +193,7 @@ def test_the_normalization_of_a_loader_is_that_of_its_transform_or_of_the_model(
     ],
 )
 def test_preprocessing_is_what_libraries_state_it_with(net, brightness, given, size, mean):
-    study = examine(
-        net(), "shapes", preprocessing=given, analyses=[brightness], images=DataOptions(limit=2)
-    )
+    study = examine(net(), "shapes", preprocessing=given, analyses=[brightness], limit=2)
     origin = study["Net"]["brightness"].provenance
     assert origin.image_shape == (3, size, size)
     words = {0.485: "imagenet", 0.4: "mean (0.4, 0.5, 0.6)", 0.5: "half"}[mean[0]]
@@ -207,7 +209,7 @@ def test_a_normalization_is_given_once(net):
         ({}, "imagenet", "preprocessing must be a Preprocessing, .* got str"),
     ):
         with pytest.raises(InputError, match=message):
-            examine(net(), "shapes", images=DataOptions(**options), preprocessing=given)
+            examine(net(), "shapes", **options, preprocessing=given)
 
 
 def test_a_measurement_stops_at_the_deadline(net, loader, brightness):
@@ -339,8 +341,8 @@ def test_bad_input_is_refused_before_anything_is_measured(net, loader, brightnes
         ({}, loader, {}, "models must name at least one model"),
         ([model, net()], loader, {}, "models must have different names, got 'Net' twice"),
         (net().train(), loader, {}, "model must be in evaluation mode"),
-        (model, loader, {"minutes": float("nan")}, "minutes must be a positive number"),
-        (model, loader, {"minutes": 0}, "minutes must be a positive number"),
+        (model, loader, {"minutes": float("nan")}, "minutes must be a number above 0"),
+        (model, loader, {"minutes": 0}, "minutes must be a number above 0"),
         (model, loader, furier, "unknown analysis 'furier'. Did you mean fourier"),
         (model, loader, twice, "options of brightness must be given once"),
         (model, loader, other, "fourier has no option 'profil'. Did you mean profile"),
@@ -385,3 +387,19 @@ def test_plan_and_failures_are_printed_where_somebody_watches(
         assert "failed: brightness of Net: ValueError: no luck" in printed.err
     else:
         assert printed.err == ""
+
+
+def test_every_option_of_the_command_line_is_an_argument_of_the_function(
+    net, loader, brightness
+):
+    """Each is declared once; what Python lacks in a call is a sentence, too."""
+    arguments = signature(examine).parameters
+    assert {one.name for one in fields(StudyOptions)} < set(arguments)
+    assert all(f"    {name}: " in examine.__doc__ for name in arguments)
+    assert examine(net(), loader, analyses=[brightness], limit=3).entries[0].images == 3
+    with pytest.raises(
+        TypeError, match=r"examine\(\) got an unexpected keyword argument 'limt'"
+    ):
+        examine(net(), loader, limt=3)
+    with pytest.raises(InputError, match="seed must be given once, got 1 and a run"):
+        examine(net(), loader, seed=1, run=vp.Run())

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from visprism import Compute, DataOptions, InputError, Run, Study, Variance, examine
+from visprism import Compute, InputError, Run, Study, Variance, examine
 from visprism.cli import main
 
 NETWORKS = """
@@ -39,7 +39,7 @@ def test_a_merged_study_of_jobs_equals_one_study(tmp_path, monkeypatch):
     study = Study.load(tmp_path / "all")
 
     settings = {"analyses": "calibration", "effort": "full"}
-    settings |= {"images": DataOptions(limit=24)}
+    settings |= {"limit": 24}
     expected = examine(list(models.values()), "shapes", **settings)
     rows = [row for row in expected.table() if row.cells]  # of each model, with differences
     assert any(len(row.differences) == 3 for row in rows)
@@ -88,7 +88,7 @@ def test_analyses_made_in_another_way_are_refused(studied, brightness):
     first, second = studied("a"), studied("b")
     for reason, options in {
         "precision": {"run": Run(Compute(precision="bf16"))},
-        "batch size": {"images": DataOptions(batch_size=5)},
+        "batch size": {"batch_size": 5},
         "options": {"analyses": [replace(brightness, offset=1.0)]},
     }.items():
         sentence = f"(brightness|variance) must have the same {reason} in all"

@@ -174,7 +174,7 @@ def test_a_limit_holds_for_what_needs_one_pass_and_a_larger_one_contains_it():
             "resnet20.shapes",
             "shapes",
             analyses=["calibration", "variance", "ablation"],
-            images=vp.DataOptions(limit=limit),
+            limit=limit,
         )
         for limit in (300, 600)
     )

@@ -11,7 +11,6 @@ from torch import nn
 
 from visprism import (
     Cost,
-    DataOptions,
     DistributionShift,
     Finished,
     InputError,
@@ -73,7 +72,7 @@ def test_a_model_of_other_code_with_the_same_weights_and_logits_is_measured(load
 
 def test_another_weight_decay_of_the_recipe_is_measured(tmp_path):
     loaded = load_model("resnet20.shapes")
-    options = {"analyses": "sharpness", "images": DataOptions(limit=4)}
+    options = {"analyses": "sharpness", "limit": 4}
     options["options"] = {"sharpness": {"directions": 1}}
     for decay, again in ((0.0, False), (0.5, False), (0.5, True)):
         model = replace(loaded, recipe={"weight_decay": decay})

@@ -1,18 +1,20 @@
 """Forms: what they offer, and the study that one asks for, checked and safe to run."""
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
 from pathlib import Path
-from typing import Annotated, Any, Generic, TypeVar
+from types import NoneType
+from typing import Annotated, Any, Generic, TypeVar, get_args
 
 import msgspec
 
 from visprism.analyses.predictions.bands import BAND_CENTERS
 from visprism.app.settings import Settings
 from visprism.core.errors import InputError
-from visprism.core.options import EFFORTS, Effort, Option, options_of
+from visprism.core.options import EFFORTS, Option, options_of
 from visprism.core.registry import suggestion
+from visprism.core.request import StudyOptions
 from visprism.images.corruptions.corrupt import CORRUPTIONS
 from visprism.kit.analysis import ANALYSES
 from visprism.kit.needs import Needs
@@ -54,23 +56,38 @@ class ModelForm(msgspec.Struct):
 Model = TypeVar("Model")
 
 
-class StudyRequest(msgspec.Struct, Generic[Model], kw_only=True, forbid_unknown_fields=True):
-    """The arguments of `examine`, as JSON can hold them."""
+def _fields() -> Iterator[tuple[str, Any, Any]]:
+    """Name, type and default of each option of a study that the form has."""
+    for name, declared in options_of(StudyOptions).items():
+        if declared.info.form:
+            limits: dict[str, Any] = {"ge": declared.info.minimum, "gt": declared.info.above}
+            limits["le"] = _MOST_IMAGES if name == "limit" else None
+            bounds = msgspec.Meta(**{k: v for k, v in limits.items() if v is not None})
+            kinds = get_args(declared.type) if NoneType in get_args(declared.type) else ()
+            number = next((k for k in kinds if k is not NoneType), declared.type)
+            bounded = Annotated[number, bounds] if number in (int, float) else number
+            yield name, bounded | None if kinds else bounded, declared.default
+
+
+FormOptions = msgspec.defstruct("FormOptions", _fields(), kw_only=True)
+
+
+class FormRequest(FormOptions, Generic[Model], kw_only=True, forbid_unknown_fields=True):
+    """The request of a study, as JSON can hold it: what the form of the app sends."""
 
     models: list[Model]
     data: str
     analyses: list[str]
     title: Words | None = None
-    options: dict[str, dict[str, Words]] = {}
-    effort: Effort = "quick"
-    minutes: Annotated[float, msgspec.Meta(gt=0)] | None = None
-    limit: Annotated[int, msgspec.Meta(ge=1, le=_MOST_IMAGES)] | None = 256
-    seed: Annotated[int, msgspec.Meta(ge=0)] = 0
-    pretrained: bool | None = None
+    options: dict[str, dict[str, Words]] = msgspec.field(default_factory=dict)
+
+    def chosen(self) -> dict[str, Any]:
+        """The options of `visprism.core.request` with their values."""
+        return {name: getattr(self, name) for name in FormOptions.__struct_fields__}
 
 
-Form = StudyRequest[ModelForm]  # as it is sent, and kept in request.json
-Named = StudyRequest[str]  # with names as `load_model` and `load_data` take them
+Form = FormRequest[ModelForm]  # as it is sent, and kept in request.json
+Named = FormRequest[str]  # with names as `load_model` and `load_data` take them
 
 
 def stated(kind: Any, values: Any) -> Any:
@@ -96,9 +113,9 @@ def named(form: Form, settings: Settings) -> Named:
         )
     models = [model_name(model, settings) for model in form.models]
     parsed_analyses(form.analyses, form.options)
-    if form.minutes is not None and form.minutes > settings.limits.minutes:
-        most = settings.limits.minutes
-        raise InputError(f"minutes must be at most {most:g}, got {form.minutes}")
+    minutes, most = form.chosen()["minutes"], settings.limits.minutes
+    if minutes is not None and minutes > most:
+        raise InputError(f"minutes must be at most {most:g}, got {minutes}")
     values: dict[str, Any] = msgspec.structs.asdict(form)
     values["models"], values["data"] = models, data_name(form.data, settings)
     values["title"] = form.title or " and ".join(map(_label, models))

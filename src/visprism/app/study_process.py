@@ -80,7 +80,6 @@ def _examine(values: dict[str, Any], write: Write) -> None:
     from visprism.app.forms import Named, parsed_analyses, stated
     from visprism.core.provenance import Provenance
     from visprism.core.run import Run
-    from visprism.kit.inputs import DataOptions
     from visprism.study.events import Event, Finished, Planned, Started, Stopped
     from visprism.study.examine import examine
     from visprism.study.files import write_files
@@ -108,18 +107,16 @@ def _examine(values: dict[str, Any], write: Write) -> None:
         return _reported(items, label, write)
 
     origin = Provenance(command=f"visprism view (study {request.title})")
+    options = request.chosen()
     study = examine(
         request.models,
         request.data,
         analyses=request.analyses,
         options=parsed_analyses(request.analyses, request.options),
-        effort=request.effort,
-        minutes=request.minutes,
-        images=DataOptions(limit=request.limit),
-        pretrained=request.pretrained,
         out=Path(values["folder"]),
-        run=Run(seed=request.seed, progress=progress, provenance=origin),
+        run=Run(seed=options.pop("seed"), progress=progress, provenance=origin),
         listener=listen,
+        **options,
     )
     write_files(study, Path(values["folder"]), progress=progress)
 

@@ -7,12 +7,15 @@ options; fields that several commands share stand in a class that they inherit.
 import argparse
 import os
 from collections.abc import Callable
-from dataclasses import MISSING, dataclass, field, fields, replace
+from dataclasses import MISSING, dataclass, fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 from visprism.core.errors import InputError
-from visprism.core.options import Option, OptionInfo, options_of
+from visprism.core.options import REQUIRED as REQUIRED
+from visprism.core.options import Option, options_of
+from visprism.core.options import argument as argument
+from visprism.core.request import AUTO
 
 if TYPE_CHECKING:
     from visprism.core.run import Progress, Run
@@ -54,36 +57,7 @@ Options follow after ?; quote them for the shell: 'shapes?size=64&target=texture
 """
 MEASURED = f"{MODEL}\n{WEIGHTS}\n{DATA}"
 
-REQUIRED: Any = MISSING
-AUTO = "auto"
-DEVICE = "device: auto (accelerator if there is one), cpu, cuda, cuda:1, mps or xla"
 _LARGEST_SIDE = 2**16  # of an image, in pixels
-
-
-def argument(
-    default: Any,
-    help: str,
-    metavar: str = "",
-    *,
-    positional: bool = False,
-    repeatable: bool = False,
-    opposite: tuple[str, str] | None = None,
-    **bounds: Any,
-) -> Any:
-    """A field of a command that is an argument of the command line.
-
-    Args:
-        default: `REQUIRED` if there is none.
-        help: a noun phrase; ``(default: ...)`` is added where it states none.
-        metavar: the form of a value; as its type has it where empty.
-        positional: whether it is no flag.
-        repeatable: whether the flag may be given several times, with one value each.
-        opposite: flag that sets False and its help, for a switch that may be left open.
-        **bounds: as of `visprism.core.options.option`.
-    """
-    shape = {"metavar": metavar, "positional": positional, "repeatable": repeatable}
-    info = replace(OptionInfo(help), **bounds)
-    return field(default=default, metadata={"option": info, **shape, "opposite": opposite})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -120,58 +94,6 @@ class Printing(Command):
     """A command that prints."""
 
     json: bool = argument(False, "print the output as JSON (default: as text)")
-
-
-@dataclass(frozen=True, kw_only=True)
-class Seeded:
-    """A command with a seed."""
-
-    seed: int = argument(
-        0, "random seed of weights, of the order of images and of measurements", minimum=0
-    )
-
-
-@dataclass(frozen=True, kw_only=True)
-class Weights(Seeded):
-    """A command that loads models."""
-
-    pretrained: bool | None = argument(
-        None,
-        "load the weights inside the package of models of the zoo, and published weights of "
-        "others (default: random weights of the zoo, published weights of others)",
-        opposite=(
-            "random-weights",
-            "load random weights of models that are given by name (default: see --pretrained)",
-        ),
-    )
-
-
-@dataclass(frozen=True, kw_only=True)
-class Sized:
-    """A command in which the size of images can be set."""
-
-    size: tuple[int, int] | None = argument(
-        None,
-        "image size in pixels (default: as the model states, otherwise as in the data)",
-        "N|HxW",
-    )
-
-
-@dataclass(frozen=True, kw_only=True)
-class OnDevice:
-    """A command that computes on a device."""
-
-    device: str = argument(AUTO, DEVICE, "NAME")
-
-
-@dataclass(frozen=True, kw_only=True)
-class Computation(OnDevice):
-    """A command that measures."""
-
-    heading = "computation"
-    precision: Literal["fp32", "tf32", "bf16", "fp16"] = argument(
-        "fp32", "precision of forward passes"
-    )
 
 
 def add_arguments(to: argparse.ArgumentParser, command: type) -> None:

@@ -17,12 +17,11 @@ from visprism.cli.arguments import (
     REQUIRED,
     WEIGHTS,
     Printing,
-    Sized,
-    Weights,
     argument,
 )
 from visprism.cli.output import columns, print_json, print_table
 from visprism.core.errors import InputError
+from visprism.core.request import Sized, Weights
 
 CATALOG = "catalog.csv"  # in visprism/models, written by benchmarks/zoo_catalog.py
 

@@ -6,12 +6,13 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from visprism.cli.arguments import DATA, MODEL, REQUIRED, Printing, Weights, argument
+from visprism.cli.arguments import DATA, MODEL, REQUIRED, Printing, argument
 from visprism.cli.output import columns, print_json, records
 from visprism.cli.train import Training
 from visprism.core.errors import InputError
 from visprism.core.interruption import on_interruption
 from visprism.core.options import check_used
+from visprism.core.request import Weights
 
 if TYPE_CHECKING:
     from torch import nn

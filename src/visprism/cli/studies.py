@@ -4,10 +4,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from visprism.cli.arguments import DATA, MODEL, REQUIRED, Computation, Seeded, argument
-from visprism.cli.study import EFFORT, Images, Output, StudyCommand
+from visprism.cli.arguments import DATA, MODEL, REQUIRED, argument
+from visprism.cli.study import Images, Output, StudyCommand, stated
 from visprism.core.errors import InputError
-from visprism.core.options import Effort
+from visprism.core.options import with_default
+from visprism.core.request import Computation, DataOptions, Extent, Seeded, StudyImages
 
 if TYPE_CHECKING:
     from visprism.core.run import Run
@@ -39,10 +40,7 @@ class Evolve(Computation, StudyCommand, Images, Seeded):
     analyses: tuple[str, ...] | None = argument(
         None, "names of analyses (default: a monitor's)", "A,B,..."
     )
-    limit: int | None = argument(
-        256, "maximum number of images, a stratified sample", minimum=1
-    )
-    effort: Effort = argument("quick", EFFORT)
+    limit: int | None = with_default(DataOptions, "limit", 256)
 
     def run(self) -> int:
         """Measure each checkpoint, and show what changes when."""
@@ -58,9 +56,8 @@ class Evolve(Computation, StudyCommand, Images, Seeded):
             self.data or None,
             model=self.model,
             analyses=analyses,
+            **stated(self, StudyImages),
             effort=self.effort,
-            train_data=self.train_data,
-            images=self.data_options(),
             out=self.out,
             fresh=self.fresh,
             run=replace(run, deadline=self.deadline(self.begin, len(self.runs), len(analyses))),
@@ -102,7 +99,6 @@ class Demo(StudyCommand, Seeded):
 
     group, epilog = "studies", ""
     out: Path = argument(Path("demo"), "output folder", "DIR")
-    effort: Effort = argument("quick", EFFORT)
 
     def run(self) -> int:
         """Examine the networks that ship trained."""
@@ -110,18 +106,16 @@ class Demo(StudyCommand, Seeded):
 
     def _examined(self, run: "Run", listener: "Listener") -> "Study":
         from visprism.kit.analysis import ANALYSES
-        from visprism.kit.inputs import DataOptions
         from visprism.study.examine import examine
 
         deadline = self.deadline(self.begin, len(SHIPPED), len(ANALYSES.chosen(None)))
         return examine(
             SHIPPED,
             "shapes",
-            effort=self.effort,
-            minutes=self.minutes,
-            images=DataOptions(limit=_DEMO_IMAGES, batch_size=32),
+            **stated(self, Extent),
+            limit=_DEMO_IMAGES,
+            batch_size=32,
             out=self.out,
-            fresh=self.fresh,
             run=replace(run, deadline=deadline),
             listener=listener,
         )

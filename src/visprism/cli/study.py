@@ -12,10 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from visprism.cli.arguments import (
     MEASURED,
     REQUIRED,
-    Computation,
     Printing,
-    Sized,
-    Weights,
     add_arguments,
     argument,
     help_of,
@@ -24,12 +21,12 @@ from visprism.cli.arguments import (
 from visprism.cli.output import exit_code, print_study
 from visprism.core.errors import InputError, OutputError
 from visprism.core.interruption import on_interruption
-from visprism.core.options import Effort, options_of
+from visprism.core.options import Effort, options_of, with_default
 from visprism.core.registry import suggestion
+from visprism.core.request import Computation, Extent, StudyImages, StudyOptions
 
 if TYPE_CHECKING:
     from visprism.core.run import Run
-    from visprism.kit.inputs import DataOptions
     from visprism.study.events import Listener
     from visprism.study.study import Study
 
@@ -37,65 +34,22 @@ if TYPE_CHECKING:
 # model, in seconds on two cores, and the largest part of the budget.
 _PAGE, _FIGURES, _FILES = 1.0, 0.2, 1 / 3
 _LABELED = re.compile(r'(?s)(?:"(.*?)"|([^=?@:]+))=(.+)')  # ours=resnet20 or "lr=1"=resnet20
-EFFORT = (
-    "how many images, and values of options that are not given: quick, standard (about ten "
-    "times as long) or full (all images)"
-)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Images(Sized):
+class Images(StudyImages):
     """Which images."""
 
-    heading = "images"
     data: str = argument(REQUIRED, "images, see below", "DATA")
-    train_data: str | None = argument(
-        None,
-        "images on which the training loss, its Hessian and linear probes are computed "
-        "(default: the training split of DATA; the images of DATA itself if it has none or if "
-        "--split is given)",
-        "DATA",
-    )
-    split: str | None = argument(
-        None,
-        "split to measure on, such as train, val or test (default: test, or all images)",
-        "NAME",
-    )
-    limit: int | None = argument(
-        None,
-        "maximum number of images, a stratified sample (default: as the effort states)",
-        minimum=1,
-    )
-    batch_size: int | None = argument(
-        None,
-        "images per forward pass (default: 16; selected by image size for passes that return "
-        "logits only)",
-        minimum=1,
-    )
-    skip_bad: bool = argument(
-        False, "leave out images that cannot be read (default: refuse them)"
-    )
-    normalization: Literal["stated", "imagenet", "cifar10", "cifar100", "half", "none"] = (
-        argument(
-            "stated",
-            "mean and standard deviation of pixels: as each model states, of a data set, "
-            "half (pixels in [-1, 1]) or none (pixels in [0, 1])",
-        )
-    )
-    mean: tuple[float, ...] | None = argument(
-        None,
-        "mean of each channel, of pixels in [0, 1] (default: see --normalization)",
-        "R,G,B",
-    )
-    std: tuple[float, ...] | None = argument(
-        None, "standard deviation of each channel (default: see --normalization)", "R,G,B"
-    )
 
-    def data_options(self) -> "DataOptions":
-        """How images are chosen."""
-        from visprism.kit.inputs import DataOptions
+    def __post_init__(self) -> None:
+        """`examine` checks them."""
 
-        return DataOptions(**{f.name: getattr(self, f.name) for f in fields(DataOptions)})
+
+def stated(command: object, options: type) -> dict[str, Any]:
+    """The options of a study that a command has; its run has the device and the seed."""
+    names = {one.name for one in fields(options)} - {one.name for one in fields(Computation)}
+    return {name: getattr(command, name) for name in names - {"seed"}}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -133,19 +87,8 @@ class Output(Printing):
 
 
 @dataclass(frozen=True, kw_only=True)
-class StudyCommand(Output):
-    """How long."""
-
-    heading = "study"
-    effort: Effort = argument("standard", EFFORT)
-    minutes: float | None = argument(
-        None,
-        "time limit of the command in minutes, figures and report included: what is not "
-        "reached is listed (default: none)",
-        "N",
-        above=0,
-    )
-    fresh: bool = argument(False, "start over (default: resume what DIR holds)")
+class StudyCommand(Output, Extent):
+    """How much is measured, and where it goes."""
 
     def perform(self, make: "Callable[[Run, Listener], Study]") -> int:
         """Measure by `make`, write the files of the study and print it; the exit code."""
@@ -179,20 +122,14 @@ class StudyCommand(Output):
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Models(Weights):
-    """Which models, each by its own name or by a label."""
+class _Measuring(StudyCommand, Images, StudyOptions):
+    """A command that measures models on images."""
 
     models: tuple[str, ...] = argument(
         REQUIRED, "models, see below, or LABEL=MODEL", "MODEL", positional=True
     )
     labels: tuple[str, ...] = argument(
         (), "names of the models, in their order (default: as the models are named)", "A,B,..."
-    )
-    output: str | None = argument(
-        None,
-        "output with the logits, of models that return several tensors (default: the one "
-        "called logits, or with the number of classes of the data)",
-        "NAME",
     )
 
     def labeled(self) -> Mapping[str, str] | list[str]:
@@ -212,11 +149,6 @@ class _Models(Weights):
             )
         return named
 
-
-@dataclass(frozen=True, kw_only=True)
-class _Measuring(Computation, StudyCommand, Images, _Models):
-    """A command that measures models on images."""
-
     def examined(
         self,
         analyses: Iterable[str] | None,
@@ -234,14 +166,8 @@ class _Measuring(Computation, StudyCommand, Images, _Models):
             self.data,
             analyses=analyses,
             options=options,
-            effort=self.effort,
-            minutes=self.minutes,
-            train_data=self.train_data,
-            images=self.data_options(),
-            pretrained=self.pretrained,
-            output=self.output,
+            **stated(self, StudyOptions),
             out=self.out,
-            fresh=self.fresh,
             run=replace(run, deadline=self.deadline(self.begin, len(self.models), number)),
             listener=listener,
         )
@@ -252,7 +178,6 @@ class Examine(_Measuring):
     """Several analyses of one or more models on the same images, and a report."""
 
     group, epilog, heading = "studies", MEASURED, "analyses"
-    effort: Effort = argument("quick", EFFORT)
     analyses: tuple[str, ...] | None = argument(
         None, "names of analyses (default: a selection)", "A,B,..."
     )
@@ -296,6 +221,8 @@ class OneAnalysis(_Measuring):
 
     analysis: str
     options: Mapping[str, Any] = field(default_factory=dict)
+    # One analysis takes a part of the time of a study, and has its own defaults.
+    effort: Effort = with_default(Extent, "effort", "standard")
 
     def run(self) -> int:
         """Run a study of this analysis; returns the exit code."""

@@ -7,10 +7,11 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from visprism.cli.arguments import DATA, MODEL, REQUIRED, OnDevice, Printing, Sized, argument
+from visprism.cli.arguments import DATA, MODEL, REQUIRED, Printing, argument
 from visprism.cli.output import print_json, print_table
 from visprism.core.errors import InputError
 from visprism.core.interruption import on_interruption
+from visprism.core.request import OnDevice, Sized
 
 if TYPE_CHECKING:
     from visprism.core.loggers import Logger

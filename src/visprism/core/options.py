@@ -5,7 +5,7 @@ The command line, forms and keyword arguments of an analysis are all made from i
 
 import types
 from collections.abc import Mapping
-from dataclasses import MISSING, dataclass, field, fields
+from dataclasses import MISSING, dataclass, field, fields, replace
 from functools import cache
 from pathlib import Path
 from sys import float_info
@@ -15,6 +15,7 @@ from visprism.core.errors import InputError
 
 Bound = int | float | None
 Effort = Literal["quick", "standard", "full"]
+REQUIRED: Any = MISSING  # default of an argument that must be given
 EFFORTS: tuple[Effort, ...] = ("quick", "standard", "full")
 
 
@@ -30,6 +31,7 @@ class OptionInfo:
     # Values in a study of another effort than "standard", whose value is the default.
     by_effort: Mapping[str, Any] = field(default_factory=dict)
     names_data: bool = False  # values are names of data, which may be folders
+    form: bool = False  # of a study: whether the form of the app has it
 
 
 @dataclass(frozen=True)
@@ -136,6 +138,8 @@ class Option:
         return [(word, bound) for word, bound in words.items() if bound is not None]
 
     def _fits(self, value: Any, kind: Any) -> bool:
+        if kind is Any:
+            return True
         if get_origin(kind) is Literal:
             return value in get_args(kind)
         if kind is float:
@@ -204,6 +208,38 @@ def option(
     return field(default=default, metadata={"option": info})
 
 
+def argument(
+    default: Any,
+    help: str,
+    metavar: str = "",
+    *,
+    positional: bool = False,
+    repeatable: bool = False,
+    opposite: tuple[str, str] | None = None,
+    **info: Any,
+) -> Any:
+    """An option that is also an argument of the command line.
+
+    Args:
+        default: `REQUIRED` if there is none.
+        help: a noun phrase; ``(default: ...)`` is added where it states none.
+        metavar: the form of a value; as its type has it where empty.
+        positional: whether it is no flag.
+        repeatable: whether the flag may be given several times, with one value each.
+        opposite: flag that sets False and its help, for a switch that may be left open.
+        **info: bounds, as of `option`, and whether the form of the app has it (`form`).
+    """
+    shape = {"metavar": metavar, "positional": positional, "repeatable": repeatable}
+    declared = replace(OptionInfo(help), **info)
+    return field(default=default, metadata={"option": declared, **shape, "opposite": opposite})
+
+
+def with_default(cls: type, name: str, default: Any) -> Any:
+    """An option that a class inherits, with another default."""
+    declared = next(one for one in fields(cls) if one.name == name)
+    return field(default=default, metadata=declared.metadata)
+
+
 @cache
 def options_of(cls: type) -> Mapping[str, Option]:
     """The options of a dataclass by name, in the order of declaration."""
@@ -263,6 +299,8 @@ def _read(text: str, kind: Any) -> Any:
     if get_origin(kind) is Literal:
         by_text = {str(value): value for value in get_args(kind)}
         return by_text.get(text, text)
+    if kind is Any:
+        return text
     if kind is bool:
         words = {"true": True, "yes": True, "false": False, "no": False}
         return words.get(text.lower(), text)

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 from copy import copy
 from dataclasses import dataclass, field, replace
 from os import PathLike
-from typing import Any, Literal
+from typing import Any
 
 from torch import nn
 from torch.utils.data import DataLoader, Dataset, IterableDataset
@@ -15,13 +15,13 @@ from visprism.core.class_names import CLASS_NAMES, ModelClasses
 from visprism.core.devices import default_device
 from visprism.core.errors import InputError, printable
 from visprism.core.files import slug
-from visprism.core.options import check_options, option
 from visprism.core.preprocessing import (
     NORMALIZATIONS,
     OUTPUT,
     TENSORS_NOT_STATED,
     Preprocessing,
 )
+from visprism.core.request import DataOptions
 from visprism.core.run import DEFAULT_RUN, Run
 from visprism.images.class_names import matched
 from visprism.images.image_set import ImageSet, MissingSplitError
@@ -48,59 +48,13 @@ _TRAIN = "train"
 _CHECKED = 5000  # files that are read before a study starts, which may measure fewer
 
 
-@dataclass(frozen=True)
-class DataOptions:
-    """How images are chosen; the same for every model of a study.
-
-    Args:
-        split: of the evaluation images; None: test images where there are any.
-        limit: at most this number of images, a stratified sample. Analyses of one forward pass
-            measure all of them at any effort.
-        size: (height, width) in pixels; None: as each model states.
-        batch_size: images of a forward pass; None: 16, or by their pixels for passes that
-            return logits only.
-        skip_bad: leave out images that cannot be read.
-        normalization: of pixels in 0 ... 1: "stated", as each model states, or "imagenet",
-            "cifar10", "cifar100", "half" or "none".
-        mean, std: the same by channel, instead of a name.
-    """
-
-    split: str | None = None
-    limit: int | None = option(None, "number of images", minimum=1)
-    size: tuple[int, int] | None = None
-    batch_size: int | None = option(None, "number of images", minimum=1)
-    skip_bad: bool = False
-    normalization: Literal["stated", "imagenet", "cifar10", "cifar100", "half", "none"] = (
-        option("stated", "of pixels")
-    )
-    mean: tuple[float, ...] | None = None
-    std: tuple[float, ...] | None = None
-
-    def __post_init__(self) -> None:
-        check_options(self)
-        size = self.size
-        if size is not None and not (
-            isinstance(size, tuple) and len(size) == 2 and min(size) > 0
-        ):
-            raise InputError(f"size must be (height, width) in pixels, got {size!r}")
-        if (self.mean is None) != (self.std is None):
-            raise InputError(
-                f"mean and std must be given together, got {self.mean} and {self.std}"
-            )
-        if self.mean is not None and self.normalization != "stated":
-            raise InputError(
-                f"normalization or mean and std must be given, got both: {self.normalization}, "
-                f"{self.mean} and {self.std}"
-            )
-
-    @property
-    def given(self) -> Preprocessing | None:
-        """The normalization that the user gives, in any size."""
-        if self.mean is not None and self.std is not None:
-            return Preprocessing((1, 1), self.mean, self.std)
-        if self.normalization == "stated":
-            return None
-        return Preprocessing((1, 1), *NORMALIZATIONS[self.normalization])
+def normalization_given(options: DataOptions) -> Preprocessing | None:
+    """The normalization that the user gives, in any size."""
+    if options.mean is not None and options.std is not None:
+        return Preprocessing((1, 1), options.mean, options.std)
+    if options.normalization == "stated":
+        return None
+    return Preprocessing((1, 1), *NORMALIZATIONS[options.normalization])
 
 
 @dataclass(frozen=True)
@@ -180,7 +134,7 @@ def subjects_of(
             f"split selects a part of data that is given by name, got {options.split!r} and a "
             f"{type(data).__name__}. Pass the images of that split as data."
         )
-    given, preprocessing = options.given, _preprocessing_of_user(preprocessing)
+    given, preprocessing = normalization_given(options), _preprocessing_of_user(preprocessing)
     if preprocessing is not None and given is not None:
         raise InputError(
             "preprocessing or a normalization must be given, got both: "
@@ -330,7 +284,7 @@ def _subject(
     options: DataOptions,
     run: Run,
 ) -> Subject:
-    way, given = images.preprocessing(stated), options.given
+    way, given = images.preprocessing(stated), normalization_given(options)
     if way is not None and given is not None:
         way = replace(way, mean=given.mean, std=given.std, stated=True)
     if options.size is not None:

@@ -15,7 +15,7 @@ from visprism.analyses.features.variance import Variances
 from visprism.estimates.findings import Finding
 from visprism.estimates.text import some_of
 from visprism.loss.training_curvature import CurvatureDuringTraining
-from visprism.study.study import Study
+from visprism.study.record import StudyRecord
 from visprism.table.result import Result
 
 R = TypeVar("R", bound=Result)
@@ -29,20 +29,20 @@ UNSTABLE = 10  # measurements in a row
 UNCHANGED = 1e-6  # relative change of features that is rounding
 
 
-def alarms_of(studies: Sequence[Study]) -> list[Finding]:
+def alarms_of(studies: Sequence[StudyRecord]) -> list[Finding]:
     """The alarms at the last of the studies of one training, in order of their steps."""
     return [
         Finding(text, code) for code, condition in ALARMS.items() for text in condition(studies)
     ]
 
 
-def _of_type(studies: Sequence[Study], kind: type[R]) -> list[R]:
+def _of_type(studies: Sequence[StudyRecord], kind: type[R]) -> list[R]:
     """The results of a type, one for each study; none if the last one has none."""
     found = [[r for e in s.entries for r in e.results if isinstance(r, kind)] for s in studies]
     return [results[0] for results in found if results] if found and found[-1] else []
 
 
-def _entropy(studies: Sequence[Study]) -> Iterator[str]:
+def _entropy(studies: Sequence[StudyRecord]) -> Iterator[str]:
     for now in _of_type(studies, AttentionStatistics)[-1:]:
         relative = np.asarray(now.entropy) / np.log(np.maximum(now.keys, 2))
         heads = float((relative < ENTROPY).mean())
@@ -53,7 +53,7 @@ def _entropy(studies: Sequence[Study]) -> Iterator[str]:
             )
 
 
-def _rank(studies: Sequence[Study]) -> Iterator[str]:
+def _rank(studies: Sequence[StudyRecord]) -> Iterator[str]:
     results = _of_type(studies, EffectiveRanks)
     if len(results) < 2:
         return
@@ -70,7 +70,7 @@ def _rank(studies: Sequence[Study]) -> Iterator[str]:
         )
 
 
-def _dead(studies: Sequence[Study]) -> Iterator[str]:
+def _dead(studies: Sequence[StudyRecord]) -> Iterator[str]:
     if studies[-1].header.get("young_statistics"):  # with which channels may seem dead
         return
     for now in _of_type(studies, Variances)[-1:]:
@@ -80,7 +80,7 @@ def _dead(studies: Sequence[Study]) -> Iterator[str]:
             yield f"more than {DEAD:.0%} of the channels are 0 everywhere: {some_of(parts)}"
 
 
-def _outliers(studies: Sequence[Study]) -> Iterator[str]:
+def _outliers(studies: Sequence[StudyRecord]) -> Iterator[str]:
     """Only for networks with attention: positions of a CNN after a ReLU differ that much."""
     results = _of_type(studies, OutlierTokens)
     if len(results) > 2 and any("attention" in kind for kind in results[-1].kind):
@@ -91,7 +91,7 @@ def _outliers(studies: Sequence[Study]) -> Iterator[str]:
             yield f"outlier tokens appeared: {some_of(parts)} of the tokens"
 
 
-def _unstable(studies: Sequence[Study]) -> Iterator[str]:
+def _unstable(studies: Sequence[StudyRecord]) -> Iterator[str]:
     results = _of_type(studies, CurvatureDuringTraining)[-UNSTABLE:]
     above = [bool((r.eigenvalue > r.threshold).any()) for r in results]
     if len(above) == UNSTABLE and all(above):
@@ -104,7 +104,7 @@ def _unstable(studies: Sequence[Study]) -> Iterator[str]:
         )
 
 
-def _idle(studies: Sequence[Study]) -> Iterator[str]:
+def _idle(studies: Sequence[StudyRecord]) -> Iterator[str]:
     last = _of_type(studies, Variances)[-2:]
     if len(last) == 2:
         rows = np.flatnonzero(np.all([r.feature_change < UNCHANGED for r in last], axis=0))
@@ -115,7 +115,7 @@ def _idle(studies: Sequence[Study]) -> Iterator[str]:
             )
 
 
-ALARMS: Mapping[str, Callable[[Sequence[Study]], Iterator[str]]] = {
+ALARMS: Mapping[str, Callable[[Sequence[StudyRecord]], Iterator[str]]] = {
     "VP201": _entropy,
     "VP202": _rank,
     "VP203": _dead,

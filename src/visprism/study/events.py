@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from visprism.study.plan import Plan
-from visprism.study.study import Entry, Failure
+from visprism.study.record import Entry, Failure
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,8 @@
 """Evolution: the analyses of `examine` over the checkpoints of one or more trainings."""
 
+import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from itertools import chain
 from math import nan
 from pathlib import Path
@@ -13,23 +14,24 @@ from visprism.analyses.evolution import Evolution
 from visprism.analyses.features.cka import CKA, Similarity
 from visprism.core.errors import InputError
 from visprism.core.files import slug
-from visprism.core.options import Effort
-from visprism.core.preprocessing import Preprocessing
+from visprism.core.options import with_default
 from visprism.core.provenance import Provenance
-from visprism.core.run import DEFAULT_RUN, Run
+from visprism.core.request import DataOptions
 from visprism.estimates.estimated import Estimated
 from visprism.estimates.findings import CODES
-from visprism.kit.analysis import ANALYSES, Analysis
-from visprism.kit.inputs import DataOptions, images_of
+from visprism.kit.analysis import ANALYSES
+from visprism.kit.inputs import images_of, normalization_given
 from visprism.loss.training_curvature import CurvatureDuringTraining
 from visprism.study.checkpoints_of_run import checkpoints_in, loaded_checkpoint, of_one_network
 from visprism.study.events import silent
 from visprism.study.examination import LATE
 from visprism.study.examine import examine
 from visprism.study.monitor import WATCHED
+from visprism.study.record import Entry, Failure
+from visprism.study.request import Analyses, Measurement, arguments_of
 from visprism.study.steps import steps_of_run
 from visprism.study.store import check_out, key_of
-from visprism.study.study import Entry, Failure, Study
+from visprism.study.study import Study
 from visprism.table.result import Result
 from visprism.table.shapes import ScalarPerBlock
 from visprism.training.vitals import Alarm, stored_alarms
@@ -37,21 +39,19 @@ from visprism.training.vitals import Alarm, stored_alarms
 _LAST = "last step"
 
 
-def evolve(
-    runs: Mapping[str, Path | str] | Sequence[Path | str] | Path | str,
-    data: Any = None,
-    *,
-    model: Any = None,
-    analyses: Iterable[str | Analysis | type[Analysis]] | Analysis | str = WATCHED,
-    options: Mapping[str, Mapping[str, Any]] | None = None,
-    effort: Effort = "quick",
-    train_data: Any = None,
-    preprocessing: Preprocessing | None = None,
-    images: DataOptions | None = None,
-    out: Path | str | None = None,
-    fresh: bool = False,
-    run: Run = DEFAULT_RUN,
-) -> Study:
+@dataclass(frozen=True, kw_only=True, eq=False)
+class EvolveRequest(Measurement):
+    """Which trainings `evolve` measures, on which images, and how."""
+
+    runs: Mapping[str, Path | str] | Sequence[Path | str] | Path | str = field(kw_only=False)
+    data: Any = field(default=None, kw_only=False)
+    model: Any = None
+    analyses: Analyses = WATCHED
+    limit: int | None = with_default(DataOptions, "limit", 256)
+
+
+@arguments_of(EvolveRequest)
+def evolve(request: EvolveRequest) -> Study:  # noqa: D417 (fields of the request)
     """Measure the checkpoints of trainings on the same images: what changes when.
 
     Each run is a folder of checkpoints, which are measured one after the other; without `data`,
@@ -67,6 +67,8 @@ def evolve(
     each step is written into a folder of its run as soon as it exists, and the same call
     resumes.
 
+    Cost: as for `examine` for each checkpoint; for ``cka`` about four times as much.
+
     Args:
         runs: folders by the name of the run, or folders that are named after themselves.
         data: the images, as `examine` takes them; None: read what a `Monitor` has measured.
@@ -74,33 +76,31 @@ def evolve(
             needed for checkpoints of `visprism train` and Transformers, which name it.
         analyses: names, classes, or instances with options.
         options: options by the name of the analysis.
-        effort: on how many images each analysis runs; see `examine`.
-        train_data: images for quantities of the training loss; see `examine`.
         preprocessing: resize, crop and normalization; see `examine`.
-        images: number, size and batch size of the images; at most 256 by default.
         out: folder for the studies; None keeps them in memory.
-        fresh: forget what an earlier call left in `out`.
-        run: device, precision, seed, progress and deadline.
-
-    Cost: as for `examine` for each checkpoint; for ``cka`` about four times as much.
+        run: device, precision and seed in one; progress and deadline.
     """
-    out = None if out is None else Path(out)
-    chosen = ANALYSES.chosen(analyses, options, effort)
-    folders, way = _folders(runs), images or DataOptions(limit=256)
+    run, model = request.how(), request.model
+    if request.minutes is not None:
+        run = run.ending_by(time.monotonic() + 60.0 * request.minutes)
+    out = None if request.out is None else Path(request.out)
+    chosen = ANALYSES.chosen(request.analyses, request.options, request.effort)
+    folders, images = _folders(request.runs), request.images
+    known = request.preprocessing or normalization_given(images)
     if out is not None:
         check_out(out, [slug(name) for name in folders])
     data, train_data = (  # read once, since another pass may give none, or others
         of
         if isinstance(of, str | None)
-        else images_of(of, way, seed=run.seed, preprocessing=preprocessing or way.given)
-        for of in (data, train_data)
+        else images_of(of, images, seed=run.seed, preprocessing=known)
+        for of in (request.data, request.train_data)
     )
-    given = {
-        "effort": effort,
+    given: dict[str, Any] = {
+        **vars(images),
+        "effort": request.effort,
         "train_data": train_data,
-        "preprocessing": preprocessing,
-        "images": way,
-        "fresh": fresh,
+        "preprocessing": request.preprocessing,
+        "fresh": request.fresh,
         "run": replace(run, progress=None, deadline=None),
         "listener": silent,
     }
@@ -117,7 +117,7 @@ def evolve(
                     "are no studies of a monitor. Name the data."
                     + "".join(f" Its alarms: {alarm}" for alarm in alarms_of_run(folder))
                 )
-            if analyses is not WATCHED:
+            if request.analyses is not WATCHED:
                 raise InputError(
                     f"analyses must be left out without data, as the studies of the monitor in "
                     f"{folder} are shown. Name the data to measure the checkpoints."

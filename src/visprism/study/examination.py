@@ -30,8 +30,8 @@ from visprism.study.plan import (
     ordered_steps,
     reason_to_skip,
 )
+from visprism.study.record import FROM_PYTHON, Entry, Failure, Kind, StudyRecord
 from visprism.study.store import Store
-from visprism.study.study import FROM_PYTHON, Entry, Failure, Kind, Study
 from visprism.table.result import Result
 
 _LONGEST = 500  # characters of a reason
@@ -346,7 +346,7 @@ class Examination:
     def _key(self, analysis: Analysis, subjects: Sequence[Subject]) -> str:
         return self.identities.key(type(analysis), option_values(analysis), subjects)
 
-    def result(self, *, seconds: float) -> Study:
+    def result(self, *, seconds: float) -> StudyRecord:
         """The study as far as it is complete."""
         order = list(dict.fromkeys([*(a.name for a in self.analyses), *ANALYSES]))
 
@@ -380,7 +380,7 @@ class Examination:
         }
         self.store.write()
         header = json.loads(json.dumps(self.store.header))  # as `Study.load` reads it
-        return Study(self._names, tuple(entries), tuple(self.failures), header)
+        return StudyRecord(self._names, tuple(entries), tuple(self.failures), header)
 
     def _notes(self, subject: Subject) -> list[str]:
         """What results of the model do not cover, in sentences."""

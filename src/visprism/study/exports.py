@@ -12,14 +12,14 @@ from visprism.core.provenance import Provenance
 from visprism.estimates.answers import POINTS
 from visprism.estimates.text import DASH
 from visprism.report.rows import Row, findings_of
-from visprism.study.study import Study
+from visprism.study.record import StudyRecord
 from visprism.table.kinds import TO_LOWEST, TO_MEAN
 
 _OF_ANSWER = ("value", "low", "high", "over", "missing", "selected")
 _FORMAT = 3  # of results.json; raise it when entries change their meaning
 
 
-def markdown_of(study: Study) -> str:
+def markdown_of(study: StudyRecord) -> str:
     """The table, the findings by analysis, and what was not measured, as Markdown."""
     parts = [f"# {_escaped(', '.join(study.models))}", *_table(study)]
     lists = {"To read first": [_escaped(alarm) for alarm in study.alarms]}
@@ -35,7 +35,7 @@ def markdown_of(study: Study) -> str:
     return "\n\n".join(parts) + "\n"
 
 
-def json_of(study: Study) -> str:
+def json_of(study: StudyRecord) -> str:
     """Answers, differences, findings, failures, options and versions as JSON.
 
     A unit is its numbers' unit: what tables show in percent are fractions here.
@@ -83,7 +83,7 @@ def _plain(value: Any) -> Any:
     return value.item() if isinstance(value, np.generic) else str(value)
 
 
-def _table(study: Study) -> list[str]:
+def _table(study: StudyRecord) -> list[str]:
     rows = study.table()
     if not rows:
         return []
@@ -101,7 +101,7 @@ def _line(cells: list[str], *, escape: bool = True) -> str:
     return f"| {' | '.join(_escaped(c) if escape else c for c in cells)} |"
 
 
-def _findings(study: Study, analysis: str) -> list[str]:
+def _findings(study: StudyRecord, analysis: str) -> list[str]:
     return [
         f"{_escaped(' and '.join(entry.models))}: {_escaped(str(finding))}"
         for entry in study.entries
@@ -148,7 +148,7 @@ _LOGGED = {  # names of quantities that explain themselves in the legend of a cu
 }
 
 
-def scalars_of(study: Study) -> dict[str, float]:
+def scalars_of(study: StudyRecord) -> dict[str, float]:
     """The numbers of a study of one model under names that sort: analysis, part, quantity.
 
     For example ``visprism/fourier/attention/high_frequency``.

@@ -9,13 +9,13 @@ from visprism.drawing.save import check_formats
 from visprism.report.drawings import rendered
 from visprism.report.page import PageFigures, page_html
 from visprism.study.exports import json_of, markdown_of
+from visprism.study.record import StudyRecord
 from visprism.study.report_content import content_of
-from visprism.study.study import Study
 
 _WRITTEN = ".visprism"  # names of the figures that are ours
 
 
-def write_report(study: Study, path: Path) -> None:
+def write_report(study: StudyRecord, path: Path) -> None:
     """Write the report as one HTML page, whole or not at all.
 
     Tables of the study that stand in ``results`` next to the page are linked.
@@ -28,7 +28,7 @@ def write_report(study: Study, path: Path) -> None:
 
 
 def write_files(
-    study: Study,
+    study: StudyRecord,
     folder: Path,
     formats: Sequence[str] = ("svg",),
     *,

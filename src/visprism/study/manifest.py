@@ -9,13 +9,13 @@ from visprism.images.image_set import DATA
 from visprism.kit.analysis import ANALYSES
 from visprism.kit.needs import Needs
 from visprism.report.content import MOST_CARDS
-from visprism.study.study import FROM_PYTHON, Entry, Study
+from visprism.study.record import FROM_PYTHON, Entry, StudyRecord
 
 if TYPE_CHECKING:
     from visprism.models.pretrained import PretrainedCard
 
 
-def offered(study: Study) -> int:
+def offered(study: StudyRecord) -> int:
     """How many images the study has, of which analyses measure the first ones."""
     return len(study.positions) or max((o.images for o in _origins(study)), default=0)
 
@@ -24,19 +24,19 @@ def _of_training(entry: Entry) -> bool:
     return Needs.TRAINING_IMAGES in ANALYSES[entry.analysis].needs
 
 
-def _origins(study: Study) -> list[Provenance]:
+def _origins(study: StudyRecord) -> list[Provenance]:
     """The provenance of what is measured on evaluation images; of all where nothing is."""
     evaluated = [entry for entry in study.entries if not _of_training(entry)]
     return [r.provenance for e in evaluated or study.entries for r in e.results]
 
 
-def _measured(study: Study) -> str:
+def _measured(study: StudyRecord) -> str:
     most = max(origin.images for origin in _origins(study))
     every = most if all(map(_of_training, study.entries)) else offered(study)
     return f"{every}" if most in (0, every) else f"Up to {most} of {every}"
 
 
-def _weights_text(study: Study) -> str:
+def _weights_text(study: StudyRecord) -> str:
     weights = study.header.get("weights", {})
     texts = [
         f"{name}: {stored['source']}{', random' * (name in study.header.get('untrained', ()))}"
@@ -47,7 +47,7 @@ def _weights_text(study: Study) -> str:
     return f"{'; '.join(texts)}. {note}" if texts else ""
 
 
-def _training_text(study: Study) -> str:
+def _training_text(study: StudyRecord) -> str:
     return "; ".join(
         f"{name}: {card.train_images:,} images of {card.data}, {card.epochs} "
         f"epoch{'' if card.epochs == 1 else 's'} of the recipe {card.recipe!r}, "
@@ -56,7 +56,7 @@ def _training_text(study: Study) -> str:
     )
 
 
-def _cards(study: Study) -> "dict[str, PretrainedCard]":
+def _cards(study: StudyRecord) -> "dict[str, PretrainedCard]":
     sources = {
         name: stored["source"]
         for name, stored in study.header.get("weights", {}).items()
@@ -89,7 +89,7 @@ def _notes_text(notes: Mapping[str, Sequence[str]]) -> str:
     )
 
 
-def _seconds_text(study: Study) -> str:
+def _seconds_text(study: StudyRecord) -> str:
     if "seconds" not in study.header:
         return ""
     return (
@@ -98,7 +98,7 @@ def _seconds_text(study: Study) -> str:
     )
 
 
-def subtitle(study: Study) -> str:
+def subtitle(study: StudyRecord) -> str:
     """Data, number of images, size, seed and date, and what differences are about."""
     results = [r for e in study.entries for r in e.results]
     if not results:
@@ -117,18 +117,18 @@ def subtitle(study: Study) -> str:
     return f"{', '.join(filter(None, phrases))}. {remarks}"
 
 
-def _preprocessing(study: Study) -> dict[str, str]:
+def _preprocessing(study: StudyRecord) -> dict[str, str]:
     single = [e for e in study.entries if len(e.models) == 1]
     return {e.models[0]: e.results[0].provenance.preprocessing for e in single if e.results}
 
 
-def _not_stated(study: Study) -> str:
+def _not_stated(study: StudyRecord) -> str:
     """A remark on models whose normalization nothing states."""
     models = [name for name, way in _preprocessing(study).items() if NOT_STATED in way]
     return f" {', '.join(models)}: {NOT_STATED}." if models else ""
 
 
-def _unequal_training(study: Study) -> str:
+def _unequal_training(study: StudyRecord) -> str:
     """A remark where models whose training is known saw different numbers of images."""
     number_of = {name: c.train_images * c.epochs for name, c in _cards(study).items()}
     if len(set(number_of.values())) < 2:
@@ -140,7 +140,7 @@ def _unequal_training(study: Study) -> str:
     return f" The models were trained on different numbers of images: {', '.join(seen)}."
 
 
-def _networks(study: Study) -> str:
+def _networks(study: StudyRecord) -> str:
     untrained = len(study.header.get("untrained", ()))
     verb = "has" if untrained == 1 else "have"
     random = f" {untrained} of {len(study.models)} {verb} random weights." * bool(untrained)
@@ -149,7 +149,7 @@ def _networks(study: Study) -> str:
     return f"One network: the numbers describe it, not its architecture.{random}"
 
 
-def manifest(study: Study) -> dict[str, str]:
+def manifest(study: StudyRecord) -> dict[str, str]:
     """How the study was made, by fact."""
     origin = next(iter(_origins(study)), Provenance())
     budget = study.header.get("budget")

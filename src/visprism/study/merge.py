@@ -10,8 +10,8 @@ from visprism.core.errors import InputError
 from visprism.kit.analysis import ANALYSES, Analysis
 from visprism.kit.needs import Needs
 from visprism.report.rows import pairs_of
+from visprism.study.record import Entry, Failure, StudyRecord
 from visprism.study.store import Store
-from visprism.study.study import Entry, Failure, Study
 
 # Fields of the header that make two studies the same, and what they are called.
 _SAME = {
@@ -32,7 +32,7 @@ _JOINT = (
 )
 
 
-def merged(studies: Sequence[Study], order: Sequence[str] = ()) -> Study:
+def merged(studies: Sequence[StudyRecord], order: Sequence[str] = ()) -> StudyRecord:
     """Join several studies, with the models in `order` first; see `Study.merge`."""
     if not studies:
         raise InputError("studies must be at least one study, got none")
@@ -66,10 +66,10 @@ def merged(studies: Sequence[Study], order: Sequence[str] = ()) -> Study:
         "seconds": sum(h.get("seconds", 0.0) for h in headers),
         "machine": "; ".join(dict.fromkeys(h["machine"] for h in headers if "machine" in h)),
     }
-    return Study(tuple(models), tuple(entries), tuple(failures), header)
+    return StudyRecord(tuple(models), tuple(entries), tuple(failures), header)
 
 
-def with_stored(study: Study, store: Store, before: Mapping[str, Any]) -> Study:
+def with_stored(study: StudyRecord, store: Store, before: Mapping[str, Any]) -> StudyRecord:
     """A study, with what its folder held before of models that are not in it.
 
     Args:
@@ -94,7 +94,7 @@ def with_stored(study: Study, store: Store, before: Mapping[str, Any]) -> Study:
     failures += [store.lost(key) for key in kept if not store.get(key)]
     of_run = {name: study.header[name] for name in ("effort", "budget")} | {"seconds": 0.0}
     untrained = [name for name in before.get("untrained", ()) if name in others]
-    earlier = Study(
+    earlier = StudyRecord(
         others,
         tuple(store.entry(key) for key in kept if store.get(key)),
         tuple(dict.fromkeys(failures)),
@@ -123,7 +123,7 @@ def _joint(models: Sequence[str], entries: Sequence[Entry]) -> list[str]:
     ]
 
 
-def _check_header(first: Study, other: Study) -> None:
+def _check_header(first: StudyRecord, other: StudyRecord) -> None:
     for study in (first, other):
         if "positions" not in study.header:
             raise InputError(
@@ -172,6 +172,6 @@ def _way(entry: Entry) -> dict[str, Any]:
     return way
 
 
-def _names(study: Study) -> str:
+def _names(study: StudyRecord) -> str:
     more = len(study.models) - 2
     return ", ".join(study.models[:2]) + (f" and {more} more" if more > 0 else "")

@@ -22,10 +22,11 @@ from visprism.core.loggers import Logger, make_loggers
 from visprism.core.options import EFFORTS, Effort
 from visprism.core.preprocessing import Preprocessing
 from visprism.core.processes import gather, rank, world_size
+from visprism.core.request import DataOptions
 from visprism.core.run import DEFAULT_RUN, Run, unchanged_randomness
 from visprism.estimates.findings import Finding
 from visprism.kit.analysis import ANALYSES, Analysis
-from visprism.kit.inputs import DataOptions, candidates_of, subjects_of
+from visprism.kit.inputs import candidates_of, subjects_of
 from visprism.kit.model_on_images import Subject
 from visprism.loss.training_curvature import evaluation_mode
 from visprism.passes.batches import check_whole, images_of
@@ -463,7 +464,7 @@ class Monitor:
             effort=self.effort,
             train_data=None if training is subject.images else training,
             preprocessing=self.preprocessing,
-            images=replace(self.images, split=None, limit=None),
+            **vars(replace(self.images, split=None, limit=None)),
             run=self.run,
             listener=silent,
         )

@@ -25,8 +25,8 @@ from visprism.report.content import (
 from visprism.report.glance import Line, glance_of, sentences_of
 from visprism.report.rows import Row, answers_of
 from visprism.study.manifest import manifest, offered, subtitle
+from visprism.study.record import Entry, StudyRecord
 from visprism.study.store import file_names
-from visprism.study.study import Entry, Study
 
 _MOST_NAMES = 3  # of models in a title
 _ONE_NETWORK = (
@@ -35,7 +35,7 @@ _ONE_NETWORK = (
 )
 
 
-def content_of(study: Study, *, files: Collection[str] = ()) -> Content:
+def content_of(study: StudyRecord, *, files: Collection[str] = ()) -> Content:
     """The content of the report of a study."""
     chapters = _chapters(study, files)
     rows = _placed(study, chapters)
@@ -55,7 +55,7 @@ def content_of(study: Study, *, files: Collection[str] = ()) -> Content:
     )
 
 
-def _title(study: Study) -> str:
+def _title(study: StudyRecord) -> str:
     """Names of the models, with their weights if these are random; or the number of many."""
     if len(study.models) > _MOST_NAMES:
         return f"{len(study.models)} models"
@@ -63,7 +63,7 @@ def _title(study: Study) -> str:
     return ", ".join(f"{m} (random weights)" if m in untrained else m for m in study.models)
 
 
-def _card(study: Study, model: str, lines: Sequence[Line]) -> ModelCard:
+def _card(study: StudyRecord, model: str, lines: Sequence[Line]) -> ModelCard:
     """Kinds of blocks, size, speed on this machine and accuracy of a model, as measured."""
     costs = [r for e in study.model(model).entries for r in e.results if isinstance(r, Costs)]
     sizes = [
@@ -88,7 +88,7 @@ def _card(study: Study, model: str, lines: Sequence[Line]) -> ModelCard:
     )
 
 
-def _size_lines(study: Study) -> Iterator[Line]:
+def _size_lines(study: StudyRecord) -> Iterator[Line]:
     """Size and speed of the models of a study that has too many for cards."""
     if len(study.models) <= MOST_CARDS:
         return
@@ -108,7 +108,7 @@ def _size_lines(study: Study) -> Iterator[Line]:
             yield Line(Question("", ""), label, cells, answers=answers)
 
 
-def _speed(study: Study, model: str) -> list[str]:
+def _speed(study: StudyRecord, model: str) -> list[str]:
     speed = study.header.get("speed", {}).get(model)
     if not speed:
         return []
@@ -120,7 +120,7 @@ def _speed(study: Study, model: str) -> list[str]:
     return [forms[name](value) for name, value in speed.items()]
 
 
-def _chapters(study: Study, files: Collection[str]) -> list[Chapter]:
+def _chapters(study: StudyRecord, files: Collection[str]) -> list[Chapter]:
     """A chapter for each analysis, in the order of `ANALYSES`."""
     by_analysis: dict[str, list[Entry]] = {}
     for entry in study.entries:
@@ -139,7 +139,7 @@ def _chapters(study: Study, files: Collection[str]) -> list[Chapter]:
 
 
 def _chapter(
-    study: Study, analysis: type[Analysis], entries: list[Entry], files: Collection[str]
+    study: StudyRecord, analysis: type[Analysis], entries: list[Entry], files: Collection[str]
 ) -> Chapter:
     tables = [
         name.removesuffix(".npz") + ".csv" for entry in entries for name in file_names(entry)
@@ -192,7 +192,7 @@ def _images_text(analysis: type[Analysis], entries: list[Entry], offered: int) -
     return f"all {offered}" if used == offered else f"{used} of {offered}"
 
 
-def _omissions(study: Study) -> list[Omission]:
+def _omissions(study: StudyRecord) -> list[Omission]:
     """Failures, with models that share analysis and reason together; errors come first."""
     groups: dict[tuple[str, str, str], list[str]] = {}
     for f in study.failures:
@@ -206,7 +206,7 @@ def _omissions(study: Study) -> list[Omission]:
     )
 
 
-def _placed(study: Study, chapters: Sequence[Chapter]) -> list[Row]:
+def _placed(study: StudyRecord, chapters: Sequence[Chapter]) -> list[Row]:
     """The table, with the sections of its numbers and why models have none."""
     chapter_of = {chapter.analysis.name: chapter for chapter in chapters}
     origins = {

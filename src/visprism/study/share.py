@@ -7,7 +7,7 @@ from typing import TypeVar
 
 from visprism.core.processes import gather
 from visprism.study.plan import Step
-from visprism.study.study import Study
+from visprism.study.record import StudyRecord
 
 T = TypeVar("T")
 _CAUTION = 2.0  # times the expected seconds, for which the share must have room
@@ -24,13 +24,13 @@ class Group:
     measured: bool = False
 
     @classmethod
-    def of(cls, step: Step, studies: Sequence[Study]) -> "Group":
+    def of(cls, step: Step, studies: Sequence[StudyRecord]) -> "Group":
         """A group that takes what it took in the last of the studies that has it."""
         group = cls([a.name for a in step.analyses])
         took = next(filter(None, map(group.seconds_in, reversed(studies))), 0.0)
         return replace(group, expected=took, measured=bool(took))
 
-    def seconds_in(self, study: Study | None) -> float:
+    def seconds_in(self, study: StudyRecord | None) -> float:
         """Seconds that its analyses took in a study; 0 if it has none of them."""
         entries = () if study is None else study.entries
         return max((e.seconds for e in entries if e.analysis in self.names), default=0.0)

@@ -21,7 +21,7 @@ from visprism.core.files import (
     writable,
     write_text,
 )
-from visprism.study.study import Entry, Failure, Kind, Study
+from visprism.study.record import Entry, Failure, Kind, StudyRecord
 from visprism.table.result import Result
 from visprism.table.stored import UnknownTypeError
 
@@ -295,7 +295,7 @@ def read_index(path: Path) -> Index:
     return index
 
 
-def save_study(study: Study, folder: Path) -> None:
+def save_study(study: StudyRecord, folder: Path) -> None:
     """Write every result and the index, all of them or none.
 
     The folder is what `examine` with `out` leaves, so that the same call resumes it.
@@ -317,7 +317,7 @@ def save_study(study: Study, folder: Path) -> None:
         store.write()
 
 
-def load_study(folder: Path) -> Study:
+def load_study(folder: Path) -> StudyRecord:
     """The study that a folder holds, also one that was interrupted.
 
     Results that cannot be read, or are of plug-ins that are not installed, are left out and
@@ -335,7 +335,7 @@ def load_study(folder: Path) -> Study:
     failures = dict.fromkeys([*(Failure(**f) for f in header.get("failures", ())), *lost])
     measured = (m for key in keys for m in store.entries[key]["models"])
     models = tuple(header.get("models", dict.fromkeys(measured)))
-    return Study(models, tuple(entries), tuple(failures), header)
+    return StudyRecord(models, tuple(entries), tuple(failures), header)
 
 
 def _read(folder: Path, name: str, digest: str) -> Result:

@@ -20,8 +20,9 @@ from visprism.app.settings import Settings
 from visprism.core.devices import Compute
 from visprism.core.errors import InputError
 from visprism.core.preprocessing import Preprocessing
+from visprism.core.request import DataOptions
 from visprism.core.run import DEFAULT_RUN
-from visprism.kit.inputs import Candidate, DataOptions, candidates_of, subjects_of
+from visprism.kit.inputs import Candidate, candidates_of, subjects_of
 from visprism.kit.model_on_images import Subject
 from visprism.passes.batches import on_device
 from visprism.passes.perturbed import PixelSpace
