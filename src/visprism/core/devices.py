@@ -186,7 +186,7 @@ def _too_little_memory(error: torch.OutOfMemoryError) -> InputError:
     if number > 1:
         half = number // 2
         remedy = (
-            f"Use batches of {half}: images=DataOptions(batch_size={half}), mini_batch={half} "
+            f"Use batches of {half}: batch_size={half}, mini_batch={half} "
             f"where there is one, limit={half} where BatchNorm is re-estimated."
         )
     return InputError(
