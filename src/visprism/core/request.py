@@ -144,7 +144,7 @@ class DataOptions(Sized):
 
 @dataclass(frozen=True, kw_only=True)
 class StudyImages(DataOptions):
-    """The images of a study, also those of the training loss."""
+    """The images of a study, and the images of the training loss."""
 
     train_data: Any = argument(
         None,
