@@ -138,7 +138,7 @@ class DataOptions(Sized):
 
     @classmethod
     def of(cls, options: Any) -> Self:
-        """The options of this class among those of a larger one."""
+        """The options of this class, from an instance that has more."""
         return cls(**{one.name: getattr(options, one.name) for one in fields(cls)})
 
 
