@@ -1,7 +1,7 @@
 """Kills at random instants: a command that is repeated leaves what one without a kill leaves.
 
 Each trial runs a command on small networks in a forked process, sends it SIGKILL, SIGTERM or
-SIGINT after a random part of the time that an undisturbed run took, up to three times in a row,
+SIGINT after a random part of the time that an undisturbed run took, up to six times in a row,
 runs the same command until it is complete, and compares what both have written: every number
 of ``results.json``, the weights and the history of a training, and whether a temporary file is
 left.
@@ -50,7 +50,7 @@ TRAIN = (
     *("16", "--checkpoint-minutes", "0.001"),
 )
 _SECONDS = 10.0  # within which a signal must end a command
-_IN_A_ROW = 3  # kills of one command, which is then left to complete
+_IN_A_ROW = 6  # kills of one command, which is then left to complete
 _RELATIVE = 1e-5  # between numbers of two runs
 _TIMES = {"seconds", "images_per_second", "created", "machine", "minutes", "hours"}
 
@@ -103,6 +103,7 @@ def _start(words: list[str], log: Path) -> int:
         os.dup2(file, 1)
         os.dup2(file, 2)
         os.setpgid(0, 0)
+        signal.signal(signal.SIGINT, signal.default_int_handler)  # also in the background
         sys.argv = ["visprism", *words]
         try:
             code = command()
@@ -171,7 +172,7 @@ def attempt(
     rng = random.Random(f"{seed} {number}")
     out, log, problems, kills = base / "out", base / "log", [], []
     for repetition in range(_IN_A_ROW):
-        sent, part = rng.choice(SIGNALS), rng.random()
+        sent, part = rng.choice(SIGNALS), rng.random() ** 1.5
         child = _start([*trial.words(out), *trial.again * (repetition > 0)], log)
         code = _wait(child, part * expected["seconds"])
         if code is not None:  # it was complete before

@@ -33,8 +33,8 @@ class OutputError(OSError):
 
 
 _SHORTAGES = {  # by a pattern of the error
-    "MemoryError|allocate memory|out of memory": "there is not enough memory ({}). Use fewer "
-    "images, smaller batches or smaller numbers.",
+    "MemoryError|allocate memory|out of memory|failed to map segment": "there is not enough "
+    "memory ({}). Use fewer images, smaller batches or smaller numbers.",
     "start new thread|BlockingIOError": "no more threads or processes can be started ({}). "
     "Raise their limit (ulimit -u) or the limit of memory (ulimit -v), or set "
     "OMP_NUM_THREADS=1.",
