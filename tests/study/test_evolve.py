@@ -265,3 +265,24 @@ def test_a_folder_that_is_not_a_run_and_what_is_missing_are_named(tmp_path, net,
     plain(tmp_path, 3, net())
     late = vp.Run(deadline=time.monotonic() - 1)
     refused("time for a checkpoint, got none measured", model=net(9), run=late)
+
+
+def test_a_short_run_has_its_start_and_its_end_and_the_name_of_its_folder(tmp_path):
+    images = vp.load_data("shapes", split="train", limit=20)
+    recipe = vp.load_recipe("quick").replace(
+        epochs=1, batch_size=20, warmup=0, precision="fp32", snapshot_every=1
+    )
+    network = vp.load_model("resnet20")
+    feed = vp.memory_feed(images, network.preprocessing, 20, augmentation=recipe.augmentation)
+    vp.fit(network.model, feed, recipe, folder=tmp_path / "short" / "ckpt")
+    study = vp.evolve(
+        tmp_path / "short" / "ckpt", [next(iter(network_batches(images, network)))],
+        model="resnet20", analyses="calibration",
+    )  # fmt: skip
+    assert study.models == ("short",)
+    curves = [r for e in study.entries for r in e.results if isinstance(r, Evolution)]
+    assert curves[0].step.tolist() == [0, 1]
+
+
+def network_batches(images, network):
+    return vp.batches(images, network.preprocessing, 20)

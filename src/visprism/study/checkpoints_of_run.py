@@ -22,8 +22,9 @@ _WEIGHTS = (  # of Transformers, in a folder for each step
 
 
 def checkpoints_in(folder: Path) -> dict[int, Path]:
-    """The checkpoints of a folder by step, in order; of a run of visprism, its snapshots.
+    """The checkpoints of a folder by step, in order.
 
+    The checkpoints of a run of visprism are its snapshots and the weights at its end.
     The step is the number after "step" in the name, else that after "epoch", else the last
     integer.
     """
@@ -44,8 +45,13 @@ def checkpoints_in(folder: Path) -> dict[int, Path]:
                 f"{file.name} for {step}. Move one of them away."
             )
         steps[step] = file
+    history, end = folder / "history.csv", folder / "model.safetensors"
+    if history.is_file() and end.is_file():
+        steps[int(history.read_text("utf-8").split()[-1].split(",")[1])] = end
     if len(steps) < 2:
         hint = ". The studies of its monitor need no data" * bool(step_folders(folder))
+        if history.is_file():
+            hint += ". Train with --set snapshot_every=1, or with --watch"
         raise InputError(
             f"{folder} must hold at least two checkpoints with the number of their step in "
             f"their names, got {len(steps)}{hint}"

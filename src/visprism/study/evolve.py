@@ -37,6 +37,7 @@ from visprism.table.shapes import ScalarPerBlock
 from visprism.training.vitals import Alarm, stored_alarms
 
 _LAST = "last step"
+_PLAIN_NAMES = {"ckpt", "ckpts", "checkpoint", "checkpoints", "weights", "monitor", "/"}
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -162,9 +163,10 @@ def _folders(runs: Any) -> dict[str, Path]:
         listed = [runs] if isinstance(runs, str | Path) else list(runs)
         paths = [Path(folder) for folder in listed]
         resolved = [path.resolve() for path in paths]
+        names = [_run_name(path) for path in resolved]
         named = {
-            (p.name if [q.name for q in resolved].count(p.name) == 1 else str(path)): path
-            for p, path in zip(resolved, paths, strict=True)
+            (name if names.count(name) == 1 else str(path)): path
+            for name, path in zip(names, paths, strict=True)
         }
     missing = next((path for path in named.values() if not path.is_dir()), None)
     if missing is not None or not named:
@@ -173,6 +175,12 @@ def _folders(runs: Any) -> dict[str, Path]:
         names = ", ".join(map(repr, named))
         raise InputError(f"runs must have different file names, got {names}")
     return named
+
+
+def _run_name(folder: Path) -> str:
+    """The last part of a path that does not only say that checkpoints are in it."""
+    parts = [part for part in folder.parts if part.lower() not in _PLAIN_NAMES]
+    return parts[-1] if parts else folder.name
 
 
 def joined(

@@ -145,7 +145,8 @@ def _chapter(
         name.removesuffix(".npz") + ".csv" for entry in entries for name in file_names(entry)
     ]
     parts = []
-    for number, section in enumerate((*analysis.sections, DURING_TRAINING)):
+    # Curves over a training come before the figures of its last step.
+    for number, section in enumerate((DURING_TRAINING, *analysis.sections), start=-1):
         kind = section.result
         of_type = {e.models: tuple(r for r in e.results if type(r) is kind) for e in entries}
         of_type = {models: results for models, results in of_type.items() if results}
