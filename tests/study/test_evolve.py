@@ -275,14 +275,9 @@ def test_a_short_run_has_its_start_and_its_end_and_the_name_of_its_folder(tmp_pa
     network = vp.load_model("resnet20")
     feed = vp.memory_feed(images, network.preprocessing, 20, augmentation=recipe.augmentation)
     vp.fit(network.model, feed, recipe, folder=tmp_path / "short" / "ckpt")
-    study = vp.evolve(
-        tmp_path / "short" / "ckpt", [next(iter(network_batches(images, network)))],
-        model="resnet20", analyses="calibration",
-    )  # fmt: skip
+    batches = list(vp.batches(images, network.preprocessing, 20))
+    folder = tmp_path / "short" / "ckpt"
+    study = vp.evolve(folder, batches, model="resnet20", analyses="calibration")
     assert study.models == ("short",)
     curves = [r for e in study.entries for r in e.results if isinstance(r, Evolution)]
     assert curves[0].step.tolist() == [0, 1]
-
-
-def network_batches(images, network):
-    return vp.batches(images, network.preprocessing, 20)

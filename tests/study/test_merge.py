@@ -113,3 +113,29 @@ def test_a_study_is_not_merged_into_itself_or_over_another(studied, tmp_path, ca
     assert main(["merge", a, b, "--out", other]) == 2
     assert "got " + other + " with other. Choose another folder" in capsys.readouterr().err
     assert Study.load(other).models == ("other",)
+
+
+def test_models_of_a_list_without_a_complete_study_are_named(tmp_path, capsys, monkeypatch):
+    (tmp_path / "nets.py").write_text(NETWORKS)
+    monkeypatch.setattr("visprism.study.files.write_files", lambda *_, **__: None)
+    models = [f"{tmp_path / 'nets.py'}:{name}" for name in ("four", "five", "six")]
+    images = ["--data", "shapes", "--limit", "8", "--effort", "full", "--analyses", "variance"]
+    for name, model in zip("ab", models[:2], strict=True):
+        out = ["--quiet", "--out", str(tmp_path / "jobs" / name)]
+        assert main(["examine", model, *images, *out]) == 0
+    (tmp_path / "jobs" / "c").mkdir()  # of a job that died
+    folders = [str(path) for path in sorted((tmp_path / "jobs").iterdir())]
+    listed = tmp_path / "models.txt"
+    merge = ["merge", *folders, "--expect", str(listed), "--out"]
+    capsys.readouterr()
+    listed.write_text("\n".join(models))
+    assert main([*merge, str(tmp_path / "all")]) == 1
+    left, missing = capsys.readouterr().err.splitlines()
+    assert left.startswith(f"{tmp_path / 'jobs' / 'c'} is left out: ")
+    assert missing.endswith(f"3 models, and there is no complete study of {models[2]} (line 3)")
+    assert Study.load(tmp_path / "all").models == ("four", "five")
+    listed.write_text("\n".join(models[:2]))
+    assert main([*merge, str(tmp_path / "two")]) == 0
+    listed.write_text("\n".join([models[0], "", models[1]]))
+    assert main([*merge, str(tmp_path / "none")]) == 2
+    assert "and line 2 is empty" in capsys.readouterr().err

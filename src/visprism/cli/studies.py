@@ -1,5 +1,7 @@
 """``visprism evolve``, ``merge`` and ``demo``: of trainings, of other studies, of examples."""
 
+import sys
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -72,6 +74,12 @@ class Merge(Output):
     studies: tuple[str, ...] = argument(
         REQUIRED, "folders of studies", "STUDY", positional=True
     )
+    expect: Path | None = argument(
+        None,
+        "file with the name of a model on each line: complete studies are merged, and the exit "
+        "code is 1 if one of these models has none (default: every study must be complete)",
+        "FILE",
+    )
 
     def run(self) -> int:
         """Merge the studies, write the files of the one and print it; the exit code."""
@@ -81,7 +89,8 @@ class Merge(Output):
         if any(self.out.resolve() == Path(folder).resolve() for folder in self.studies):
             raise InputError(f"out must be another folder than the studies', got {self.out}")
         check_out(self.out)
-        study = Study.merge([Study.load(Path(folder)) for folder in self.studies])
+        expected = [] if self.expect is None else _expected(self.expect)
+        study = Study.merge([*self._complete()] if expected else map(Study.load, self.studies))
         held = Study.load(self.out).models if (self.out / INDEX).is_file() else ()
         if not {*held} <= {*study.models}:
             raise InputError(
@@ -90,7 +99,45 @@ class Merge(Output):
             )
         study.save(self.out)
         study.write_files(self.out, self.formats)
-        return self.printed(study)
+        code = self.printed(study)
+        names = {name.partition(" (")[0] for name in study.models}
+        missing = [f"{text} (line {n})" for n, text, label in expected if label not in names]
+        if missing:
+            listed = f"{self.expect} lists {len(expected)} models"
+            text = f"visprism: {listed}, and there is no complete study of {', '.join(missing)}"
+            print(text, file=sys.stderr)
+        return 1 if missing else code
+
+    def _complete(self) -> Iterator["Study"]:
+        """The studies that are complete; a sentence for each other folder."""
+        from visprism.study.study import Study
+
+        for folder in self.studies:
+            try:
+                study = Study.load(folder)
+                if "positions" in study.header:
+                    yield study
+                    continue
+                reason = "the study was interrupted"
+            except InputError as error:
+                reason = str(error)
+            print(f"{folder} is left out: {reason}", file=sys.stderr)
+
+
+def _expected(path: Path) -> list[tuple[int, str, str]]:
+    """Line number, text and label of each model of a list."""
+    from visprism.models.spec import ModelSpec
+
+    try:
+        lines = path.read_text("utf-8").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError(f"expect must be a file of names of models, got {path}") from error
+    empty = [str(n) for n, line in enumerate(lines, start=1) if not line.strip()]
+    if empty or not lines:
+        raise InputError(
+            f"{path} must name a model on each line, and line {(empty or ['1'])[0]} is empty"
+        )
+    return [(n, line, ModelSpec.parse(line.strip()).label) for n, line in enumerate(lines, 1)]
 
 
 @dataclass(frozen=True, kw_only=True)

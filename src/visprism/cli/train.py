@@ -233,12 +233,13 @@ class Train(Printing, Training):
     def run(self) -> None:
         """Train, draw the learning curves, and print the outcome."""
         recipe = self.changed(self.recipe)  # before what takes seconds to import
-        from visprism.core.processes import processes, rank
+        from visprism.core.processes import join_tasks, processes, rank
         from visprism.core.progress import console_progress
         from visprism.training.job import Job, train
 
         given = {"folder": self.out, "logs": self.log or None}
         shared = {f.name: getattr(self, f.name) for f in fields(Job) if f.name not in given}
+        join_tasks()
         with on_interruption(self._remains), console_progress() as progress:
             run = self.new_run(progress)
             with processes(run.compute):

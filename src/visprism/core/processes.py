@@ -1,6 +1,7 @@
 """Processes: the process group of ``torchrun``, and how it shares work."""
 
 import os
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -79,6 +80,24 @@ class RankSlice(Generic[T]):
 def share(items: Iterable[T]) -> Iterable[T]:
     """The share of this process of `items`; all of them in a single process."""
     return items if world_size() == 1 else RankSlice(items, rank(), world_size())
+
+
+def join_tasks() -> None:
+    """Let the tasks that Slurm's ``srun`` started be the processes of a training.
+
+    Each has the number of tasks and its own number in its environment, as ``torchrun`` would
+    set them; the first task's node is the meeting place.
+    """
+    of, tasks = os.environ, os.environ.get("SLURM_STEP_NUM_TASKS", "1")
+    if tasks == "1" or "WORLD_SIZE" in of:
+        return
+    nodes = re.match(r"([^,[]+)(?:\[(\d+))?", of.get("SLURM_STEP_NODELIST", "localhost"))
+    assert nodes is not None  # the list is not empty
+    of["MASTER_ADDR"] = nodes[1] + (nodes[2] or "")
+    job, step = (int(of.get(f"SLURM_{name}", "0")) for name in ("JOB_ID", "STEP_ID"))
+    of["MASTER_PORT"] = str(15000 + (job + 97 * step) % 20000)
+    of |= {"WORLD_SIZE": tasks, "RANK": of["SLURM_PROCID"]}
+    of |= {"LOCAL_RANK": of.get("SLURM_LOCALID", "0")}
 
 
 @contextmanager
