@@ -205,14 +205,14 @@ def attempt(
     }
 
 
-def measured(kills: int, seed: int, log: Path) -> list[dict[str, Any]]:
+def measured(kills: int, seed: int, log: Path, only: list[str]) -> list[dict[str, Any]]:
     """Every trial, as far as it is not in the log."""
     lines = log.read_text("utf-8").splitlines() if log.exists() else []
     done = {row["number"]: row for row in map(json.loads, lines) if row["seed"] == seed}
     with TemporaryDirectory() as folder:
         shared = Path(folder)
         prepare(shared)
-        available = trials(shared)
+        available = {n: t for n, t in trials(shared).items() if n in only or not only}
         expected: dict[str, dict[str, Any]] = {}
         for number in count():
             if sum(len(row["kills"]) for row in done.values()) >= kills:
@@ -241,12 +241,14 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--kills", type=int, default=200)
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--commands", default="", help="only these, separated by commas")
     parser.add_argument("--log", type=Path, default=None, help="file of trials that are done")
     parser.add_argument("--write", action="store_true", help="write results/kills.jsonl")
     arguments = parser.parse_args()
     with TemporaryDirectory() as folder:
         log = arguments.log or (RESULTS if arguments.write else Path(folder) / "kills.jsonl")
-        rows = measured(arguments.kills, arguments.seed, log)
+        only = [name for name in arguments.commands.split(",") if name]
+        rows = measured(arguments.kills, arguments.seed, log, only)
     for name in dict.fromkeys(row["command"] for row in rows):
         of_name = [row for row in rows if row["command"] == name]
         kills = [kill for row in of_name for kill in row["kills"]]
