@@ -21,6 +21,7 @@ import os
 import random
 import shutil
 import signal
+import subprocess
 import sys
 import time
 import traceback
@@ -34,6 +35,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+import httpx
 import torch
 from safetensors.torch import load_file
 
@@ -49,6 +51,13 @@ TRAIN = (
     *("--epochs", "3", "--set", "batch_size=16", "--set", "snapshot_every=1", "--test-limit"),
     *("16", "--checkpoint-minutes", "0.001"),
 )
+FORM = {
+    "title": "two",
+    "models": [{"name": name} for name in NETS],
+    "data": "shapes",
+    "analyses": ["anatomy", "variance"],
+    "limit": 16,
+}
 _SECONDS = 10.0  # within which a signal must end a command
 _IN_A_ROW = 6  # kills of one command, which is then left to complete
 _RELATIVE = 1e-5  # between numbers of two runs
@@ -81,8 +90,29 @@ def trials(shared: Path) -> dict[str, Trial]:
             4,
         ),
         "merge": Trial(lambda out: ["merge", *parts, f"--out={out}", "--formats", "svg"], 3),
+        "app": Trial(lambda out: ["app", str(out)], 0.5),
         "demo": Trial(lambda out: ["demo", f"--out={out}", "--formats", "svg"], 0.3),
     }
+
+
+def study_in_app(workspace: Path) -> int:
+    """Start a server on a folder, and a study in it, or resume the one that is there."""
+    command = [sys.executable, "-m", "visprism", "view", "--out", str(workspace), "--port=0"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as server:
+        assert server.stdout is not None
+        address = server.stdout.readline().split()[1]
+        with httpx.Client(base_url=address, timeout=60) as client:
+            studies = client.get("api/studies").json()
+            if not studies:
+                client.post("api/studies", json=FORM).raise_for_status()
+            elif studies[0]["state"] != "complete":
+                client.post(f"api/studies/{studies[0]['name']}/resume", json={})
+            while (state := client.get("api/studies").json()[0]["state"]) != "complete":
+                if state not in ("waiting", "running"):
+                    return 1
+                time.sleep(0.2)
+        server.terminate()
+    return 0
 
 
 def prepare(shared: Path) -> None:
@@ -106,7 +136,7 @@ def _start(words: list[str], log: Path) -> int:
         signal.signal(signal.SIGINT, signal.default_int_handler)  # also in the background
         sys.argv = ["visprism", *words]
         try:
-            code = command()
+            code = study_in_app(Path(words[1])) if words[0] == "app" else command()
         except BaseException:
             traceback.print_exc()
     os._exit(code)
@@ -123,6 +153,17 @@ def _wait(child: int, seconds: float = math.inf) -> int | None:
     return None
 
 
+def _ended(group: int, seconds: float) -> bool:
+    """Whether every process of a group ends in time."""
+    end = time.monotonic() + seconds
+    with suppress(ProcessLookupError):
+        while time.monotonic() < end:
+            os.killpg(group, 0)
+            time.sleep(0.05)
+        return False
+    return True
+
+
 def written(folder: Path) -> dict[str, Any]:
     """What a command has left, without times."""
     content: dict[str, Any] = {}
@@ -130,6 +171,8 @@ def written(folder: Path) -> dict[str, Any]:
         name = str(path.relative_to(folder))
         if ".tmp" in path.name:
             content[name] = "left behind"
+        elif path.name in ("failed.txt", "request.json"):
+            continue
         elif path.name == "results.json":
             content[name] = _untimed(json.loads(path.read_text("utf-8")))
         elif path.name == "history.csv":
@@ -178,13 +221,16 @@ def attempt(
         if code is not None:  # it was complete before
             break
         begin = time.monotonic()
-        os.kill(child, sent)
+        group = name == "app"  # its server and the study's process
+        os.killpg(child, sent) if group else os.kill(child, sent)
         code = _wait(child, _SECONDS)
+        if group and not _ended(child, _SECONDS):
+            problems.append(f"a process is alive {_SECONDS:g} s after signal {int(sent)}")
         if code is None:
             problems.append(f"alive {_SECONDS:g} s after signal {int(sent)}")
             os.kill(child, signal.SIGKILL)
             _wait(child)
-        elif sent != signal.SIGKILL and code not in (0, 1, 128 + sent):
+        elif sent != signal.SIGKILL and code not in (0, 1, 128 + sent) and not group:
             problems.append(f"exit code {code} after signal {int(sent)}")
         took = time.monotonic() - begin
         kills.append({"signal": int(sent), "part": round(part, 4), "code": code, "end": took})
