@@ -117,6 +117,7 @@ def test_a_slow_machine_measures_the_same(net, loader, monkeypatch):
         content = json.loads(json_of(study))
         for timed in (content, *content["analyses"]):
             timed.pop("seconds")
+        content["questions"] = [q for q in content["questions"] if "rounds" not in str(q)]
         return content
 
     quiet = measured()

@@ -6,7 +6,6 @@ import torch
 from maps import results_of
 
 from visprism import Fourier, Variance
-from visprism.estimates.answers import DISAGREE
 from visprism.table.kinds import SCALE_FREE, TO_LOWEST, TO_MEAN, VARIANCE
 
 BLUR = [(0, 0), (0, 1), (1, 0), (1, 1)]
@@ -50,7 +49,8 @@ def test_a_raised_mean_is_no_low_pass_filter(noise):
     summary = spectra(["stem", "conv"], x + 1, x + 3)[-1]
     assert rows(summary, "conv", TO_MEAN)["mean_high"] < 0  # by the paper it is
     assert rows(summary, "conv", TO_LOWEST)["mean"] == pytest.approx(0, abs=1e-9)
-    assert {a.reading.split()[0] for a in summary.answers()} == {"undecided"}
+    (reading,) = {a.reading for a in summary.answers()}
+    assert reading.startswith("1 of 1 lower, 0 raise (mean \N{MINUS SIGN}")
 
 
 def test_the_interval_is_that_of_the_mean_over_blocks_by_image(noise):
@@ -88,7 +88,20 @@ def test_a_growing_stream_raises_the_variance_and_not_the_scale_free_one(noise):
     summary = variances(["stem", "attention"], x, 3 * blurred(x))[-1]
     assert rows(summary, "attention", VARIANCE)["mean_low"] > 0
     assert rows(summary, "attention", SCALE_FREE)["mean_high"] < 0
-    assert {a.reading for a in summary.answers()} == {f"undecided ({DISAGREE})"}
+    (reading,) = {a.reading for a in summary.answers()}
+    variance, scale_free = reading.split(", ")
+    assert variance.startswith("+")
+    assert variance.endswith("of variance")
+    assert scale_free.startswith("\N{MINUS SIGN}")
+    assert scale_free.endswith("of variance / mean square")
+
+
+def test_blocks_of_opposite_signs_are_counted_and_not_called_by_one_word(noise):
+    x = noise(32, 8, 9, 9) + 5
+    y = blurred(x)
+    summary = spectra(["stem", "conv", "conv"], x, y, x + y)[-1]
+    (reading,) = {a.reading for a in summary.answers()}
+    assert reading.startswith("1 of 2 lower, 1 raise (mean ")
 
 
 def test_an_interval_of_a_ratio_stays_among_possible_values(noise):

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 OTHER = "other questions"
+ROUNDS = "rounds"  # of a timing, whose range an answer has
 
 
 @dataclass(frozen=True)
@@ -42,18 +43,33 @@ ACCURACY = Question(
     "accuracy",
     "The accuracy of {better} is {difference} points above the accuracy of {worse}.",
 )
-LIKELIHOOD = Question("How likely are the targets?", "accuracy")
+LIKELIHOOD = Question(
+    "How likely are the targets?",
+    "accuracy",
+    "NLL",
+    "The NLL of {better} is {difference} nats below the NLL of {worse}.",
+    of="calibration",
+    better="lower",
+)
 
 CALIBRATION = Question(
     "Is the model calibrated?",
     "calibration",
     "calibration error",
-    "The confidence of {worse} is off by {difference} points more than {better}'s.",
+    "The calibration error of {worse} is {difference} points larger than {better}'s.",
     of="calibration",
 )
 CONFIDENCE = Question("Is the model over- or underconfident?", "calibration", "confidence")
-TEMPERATURE = Question("Which temperature calibrates the model?", "calibration")
+TEMPERATURE = Question(
+    "Which temperature calibrates the model?", "calibration", "temperature that calibrates"
+)
 
+CORRUPTIONS = Question(
+    "How robust is the model to corruptions?",
+    "robustness",
+    "accuracy under corruptions",
+    "Corruptions leave {better} {difference} points more accuracy than {worse}.",
+)
 HIGH_NOISE = Question(
     "How much does high-frequency noise reduce accuracy?",
     "robustness",
@@ -66,6 +82,12 @@ LOW_NOISE = Question(
     "accuracy lost to low-frequency noise",
     "Low-frequency noise costs {worse} {difference} points more accuracy than {better}.",
 )
+ADVERSARIAL = Question(
+    "How robust is the model to adversarial perturbations?",
+    "robustness",
+    "accuracy under attack",
+    "Attacks leave {better} {difference} points more accuracy than {worse}.",
+)
 NOISE_FREQUENCY = Question(
     "Is the model more sensitive to high- or to low-frequency noise?", "robustness"
 )
@@ -73,19 +95,7 @@ NOISE = Question("How much does noise in one frequency band reduce accuracy?", "
 FREQUENCY_SENSITIVITY = Question(
     "How sensitive is the model to noise of single frequencies?", "robustness"
 )
-CORRUPTIONS = Question(
-    "How robust is the model to corruptions?",
-    "robustness",
-    "accuracy under corruptions",
-    "Corruptions leave {better} {difference} points more accuracy than {worse}.",
-)
 SHIFTED_IMAGES = Question("How much does accuracy drop on shifted images?", "robustness")
-ADVERSARIAL = Question(
-    "How robust is the model to adversarial perturbations?",
-    "robustness",
-    "accuracy under attack",
-    "Attacks leave {better} {difference} points more accuracy than {worse}.",
-)
 STABILITY = Question("Are predictions stable along perturbation sequences?", "robustness")
 OTHER_DATA = Question("Does the confidence detect images of other data?", "robustness")
 SHAPE_BIAS = Question("Does the model classify by shape or by texture?", "robustness")
@@ -93,22 +103,37 @@ QUANTIZATION = Question(
     "How much does accuracy drop when one block is quantized?", "robustness"
 )
 
+# Costs on this machine; a label is the quantity's, which states threads and batch.
+LATENCY = Question(
+    "How long does one image take?",
+    "cost",
+    "latency",
+    "{better} takes {low} ms for one image, {worse} {high} ms.",
+    better="lower",
+)
+THROUGHPUT = Question(
+    "How many images does it classify in a second?", "cost", "throughput", better="higher"
+)
+MEMORY = Question("How much memory does a batch take?", "cost", "memory", better="lower")
+PARAMETERS = Question("How many parameters does it have?", "cost", "parameters")
+MACS = Question("How much arithmetic does one image take?", "cost", "MACs per image")
+
 FILTERS = Question(
     "Are blocks low-pass or high-pass filters?",
     "filters",
-    "filters (low-pass: lowers high frequencies)",
+    "high frequencies (blocks that lower or raise them)",
 )
 
 VARIANCE = Question(
     "Do blocks lower or raise the variance?",
     "variance of feature maps",
-    "variance of feature maps (raised or lowered)",
+    "variance (blocks that lower or raise it)",
 )
 
 IMPORTANCE = Question(
     "Which block matters most to the accuracy?",
     "importance of blocks",
-    "most important block (points lost without it)",
+    "most important block (points lost)",
     first_part=True,
 )
 KINDS = Question("Which kinds of blocks does the accuracy depend on?", "importance of blocks")
@@ -116,8 +141,8 @@ KINDS = Question("Which kinds of blocks does the accuracy depend on?", "importan
 FLATNESS = Question(
     "How flat is the loss?",
     "curvature of the loss",
-    "curvature (Hessian eigenvalues; low is flat)",
-    "By Hessian eigenvalues the loss of {better} is flatter: {low} against {high}.",
+    "curvature (Hessian eigenvalues)",
+    "The loss of {better} is flatter by every measure: eigenvalues {low} against {high}.",
     of="hessian-summary",
     all_measures=True,
 )

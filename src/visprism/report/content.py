@@ -145,6 +145,11 @@ class Content:
         return any("mixed" in text for line in self.glance for text in line.cells.values())
 
     @property
+    def timed(self) -> bool:
+        """Whether the models were timed."""
+        return any(line.question.topic == "cost" and line.arrow for line in self.glance)
+
+    @property
     def random_weights(self) -> list[str]:
         """The models that are not trained."""
         return [card.name for card in self.cards if card.random_weights]

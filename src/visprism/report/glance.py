@@ -6,7 +6,7 @@ from itertools import combinations
 from math import floor, inf, isfinite, log10
 
 from visprism.estimates.answers import DISAGREE, ONE_MEASURE, POINTS, Answer
-from visprism.estimates.questions import Question, question_of
+from visprism.estimates.questions import ROUNDS, Question, question_of
 from visprism.estimates.text import DASH, MINUS
 from visprism.report.rows import Difference, Row, images_of
 
@@ -230,7 +230,10 @@ def _words(question: Question, rows: Sequence[Row], models: Sequence[str]) -> Li
         texts = [" ".join(filter(None, part)) for part in parts.items()]
         if texts:
             cells[name] = ", ".join(texts)
-    return Line(question, question.label, cells, rows=rows)
+    counts = len(rows) == 1 and question.topic == "cost"
+    return Line(
+        question, question.label, cells, answers=rows[0].cells if counts else {}, rows=rows
+    )
 
 
 def _plain(reading: str) -> str:
@@ -241,6 +244,8 @@ def _plain(reading: str) -> str:
 
 
 def _label(question: Question, row: Row) -> str:
+    if question.topic == "cost":
+        return f"{row.quantity} ({row.unit})" if row.unit else row.quantity
     named = next(iter(row.cells.values())).id.startswith(question.of)
     measure = row.measure.partition(",")[0]  # the rest says where, and of what
     label = question.label if named else f"{question.topic}: {measure}"
@@ -260,6 +265,8 @@ def short_text(answer: Answer) -> str:
     """
     value, low, high = answer.scaled
     half = (high - low) / 2
+    if answer.over == ROUNDS:
+        return f"{value:.3g} ({low:.3g} to {high:.3g})"
     if not isfinite(half) or half <= 0:
         return f"{value:.3g}"
     digits = max(0, 1 - floor(log10(half)))
@@ -279,7 +286,7 @@ def glance_table(lines: Sequence[Line], models: Sequence[str]) -> list[tuple[str
     table: list[tuple[str, ...]] = [("", *models, *(["better"] if compared else []))]
     for line in lines:
         cells = [line.cells.get(name, DASH) for name in models]
-        reason = f" ({line.reason})" if line.reason else ""
+        reason = f" ({line.reason})" if line.reason and line.better == UNKNOWN else ""
         table.append((line.label, *cells, *([line.better + reason] if compared else [])))
     return table if lines else []
 

@@ -31,6 +31,7 @@ from visprism.study.plan import (
     reason_to_skip,
 )
 from visprism.study.record import FROM_PYTHON, Entry, Failure, Kind, StudyRecord
+from visprism.study.speed import speeds_in_turn
 from visprism.study.store import Store
 from visprism.table.result import Result
 
@@ -138,14 +139,18 @@ class Examination:
     def _plan(self, steps: Sequence[Step]) -> Plan:
         """The steps with the seconds of what is not stored."""
         speeds = {subject.name: Speed(0.0) for subject in self.subjects}
-        shown = self.store.header.setdefault("speed", {})
+        timed = []
         for subject in [] if self.notify is silent else self.subjects:
-            if not any(self._missing(step, subject.name) for step in steps):
-                continue
             try:
                 speeds[subject.name] = Speed.of(subject, self.run)
-                shown[subject.name] = Speed.timings(subject, self.run)
+                timed.append(subject)
             except BaseException as error:  # without memory, as measurements will say
+                self._raise_or_go_on(error)
+        if any(self._missing(step, subject.name) for step in steps for subject in timed):
+            try:
+                seconds = {name: speed.forward for name, speed in speeds.items()}
+                self.store.header["speed"] = speeds_in_turn(timed, seconds, self.run)
+            except BaseException as error:
                 self._raise_or_go_on(error)
         planned = []
         for step in steps:

@@ -108,7 +108,9 @@ def subtitle(study: StudyRecord) -> str:
     size = "x".join(map(str, origin.image_shape[-2:]))
     number = _measured(study)
     images = f"{origin.split} image{'s' * (number != '1')}".lstrip()
+    quick = study.header.get("effort") == "quick"
     phrases = [
+        "quick effort (--effort standard measures more images)" * quick,
         f"{number} {images} of {name}" + (f" ({size})" if size else ""),
         f"seed {study.header.get('seed', origin.seed)}",
         origin.created,

@@ -12,7 +12,6 @@ from typing import Any
 
 import torch
 from torch import nn
-from torch.utils._pytree import tree_leaves
 
 from visprism.anatomy.blocks.anatomy import costs
 from visprism.anatomy.trace.forward import forward
@@ -22,13 +21,12 @@ from visprism.core.run import Run
 from visprism.kit.analysis import Analysis, FeatureAnalysis
 from visprism.kit.model_on_images import Subject, inputs_of
 from visprism.kit.needs import WORK
-from visprism.passes.batches import batch_size, on_device
+from visprism.passes.batches import on_device
 
 _ONE_PASS = 2.0  # at most, with what is computed of the pass
 _SHARED = 4.0  # passes of one image that all analyses of feature maps cost together
 _TIMED = 4  # images of the timed pass
 _REPEATS = 3  # passes, of which the fastest counts
-_BATCH = 32  # images of the pass that gives the throughput
 _NO_DERIVATIVES = {torch.bfloat16, torch.float16, torch.complex64, torch.complex128}
 _LONG, _HOUR = 10.0, 3600.0  # seconds; longer times have no fraction, or are in minutes
 
@@ -203,35 +201,6 @@ class Speed:
             forwards = _fastest(few.model, batches, run.compute.torch_device)
         seconds = [forwards / few.num_images, loading / few.num_images]
         return cls(*map(max, zip(*gather(seconds), strict=True)))
-
-    @staticmethod
-    def timings(subject: Subject, run: Run) -> dict[str, float]:
-        """Latency of one image, throughput of a batch, and on CUDA its peak memory.
-
-        The fastest of 3 passes counts, since other work can only slow them. Latency is in
-        seconds, throughput of at most 32 images per second; memory is the batch's, weights
-        included, in bytes. The model is warm, since `of` has run it.
-        """
-        (one,), (several, *_) = (
-            map(inputs_of, subject.limited(n).batches())
-            for n in (1, min(_BATCH, subject.num_images))
-        )
-
-        with torch.no_grad(), run.compute.borrow(subject.model), run.compute.autocast():
-            device = run.compute.torch_device
-            one, several = (on_device(images, run.compute) for images in (one, several))
-            latency = _fastest(subject.model, [one], device)
-            rate = batch_size(several) / _fastest(subject.model, [several], device)
-            measured = {"latency": latency, "throughput": rate}
-            if device.type == "cuda":
-                torch.cuda.reset_peak_memory_stats(device)
-                before = torch.cuda.memory_allocated(device)
-                forward(subject.model, several)
-                taken = torch.cuda.max_memory_allocated(device) - before
-                tensors = (*subject.model.parameters(), *subject.model.buffers(), several)
-                leaves = [x for x in tree_leaves(tensors) if isinstance(x, torch.Tensor)]
-                measured["memory"] = float(taken + sum(x.nbytes for x in leaves))
-        return measured
 
     def seconds(self, analyses: Sequence[Analysis], subject: Subject) -> float:
         """Expected seconds of analyses that share one pass."""

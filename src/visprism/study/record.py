@@ -9,9 +9,12 @@ from typing import Any, Literal
 import numpy as np
 from jaxtyping import Int64
 
+from visprism.anatomy.blocks.anatomy import Costs
 from visprism.core.errors import InputError
 from visprism.core.registry import suggestion
 from visprism.estimates.findings import Finding
+from visprism.estimates.questions import place_of
+from visprism.report.costs import cost_rows
 from visprism.report.glance import (
     LETTERS,
     SIDE_BY_SIDE,
@@ -192,6 +195,10 @@ class StudyRecord:
             },
             self._same,
         )
+        results = [(e.models[0], r) for e in self.entries for r in e.results]
+        sizes = {name: r for name, r in results if isinstance(r, Costs)}
+        rows += cost_rows(self.header.get("speed", {}), sizes)
+        rows.sort(key=lambda row: place_of(row.question))
         untrained = self.header.get("untrained", ())
         kept = (row.of_trained(untrained) for row in rows)
         return [row for row in kept if row.cells or row.differences]

@@ -1,6 +1,6 @@
 """What the report shows of a study: its table, its results by section, and what is missing."""
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -9,12 +9,10 @@ from visprism.anatomy.blocks.anatomy import Costs, short
 from visprism.core.errors import InputError
 from visprism.core.files import slug
 from visprism.core.registry import suggestion
-from visprism.estimates.answers import Answer
-from visprism.estimates.questions import Question, question_of
+from visprism.estimates.questions import ACCURACY, LATENCY, question_of
 from visprism.kit.analysis import ANALYSES, Analysis
 from visprism.kit.needs import Needs
 from visprism.report.content import (
-    MOST_CARDS,
     Chapter,
     Content,
     ModelCard,
@@ -47,7 +45,7 @@ def content_of(study: StudyRecord, *, files: Collection[str] = ()) -> Content:
         rows=rows,
         cards=[_card(study, name, lines) for name in study.models],
         sentences=[*sentences, _ONE_NETWORK] if len(study.models) > 1 else sentences,
-        glance=[*lines, *_size_lines(study)],
+        glance=lines,
         subtitle=subtitle(study),
         chapters=chapters,
         omissions=_omissions(study),
@@ -58,7 +56,8 @@ def content_of(study: StudyRecord, *, files: Collection[str] = ()) -> Content:
 def _title(study: StudyRecord) -> str:
     """Names of the models, with their weights if these are random; or the number of many."""
     if len(study.models) > _MOST_NAMES:
-        return f"{len(study.models)} models"
+        first = ", ".join(study.models[: _MOST_NAMES - 1])
+        return f"{first} and {len(study.models) - _MOST_NAMES + 1} more models"
     untrained = [m for m in study.header.get("untrained", ()) if "random" not in m]
     return ", ".join(f"{m} (random weights)" if m in untrained else m for m in study.models)
 
@@ -74,50 +73,19 @@ def _card(study: StudyRecord, model: str, lines: Sequence[Line]) -> ModelCard:
             f"{short(float(cost.macs.sum()))} MACs per image",
         )
     ]
-    accuracy = [
-        f"accuracy {line.cells[model]}%"
+    texts = {ACCURACY.text: "accuracy {}%", LATENCY.text: "{} ms for one image"}
+    measured = [
+        texts[line.question.text].format(line.cells[model])
         for line in lines
-        if line.question.label == "accuracy" and model in line.answers
+        if line.question.text in texts and model in line.answers
     ]
     return ModelCard(
         model,
         [str(kind) for cost in costs for kind in cost.kind],
         sizes,
-        [*_speed(study, model), *accuracy],
+        measured,
         random_weights=model in study.header.get("untrained", ()),
     )
-
-
-def _size_lines(study: StudyRecord) -> Iterator[Line]:
-    """Size and speed of the models of a study that has too many for cards."""
-    if len(study.models) <= MOST_CARDS:
-        return
-    costs = {e.models[0]: r for e in study.entries for r in e.results if isinstance(r, Costs)}
-    speed = study.header.get("speed", {})
-    sizes: dict[str, dict[str, float]] = {
-        "parameters": {name: of.distinct_parameters for name, of in costs.items()},
-        "MACs per image": {name: of.macs.sum() for name, of in costs.items()},
-        "latency, ms": {
-            name: 1e3 * of["latency"] for name, of in speed.items() if "latency" in of
-        },
-    }
-    for label, values in sizes.items():
-        cells = {name: short(float(f"{value:.3g}")) for name, value in values.items()}
-        answers = {name: Answer("", label, float(value)) for name, value in values.items()}
-        if cells:
-            yield Line(Question("", ""), label, cells, answers=answers)
-
-
-def _speed(study: StudyRecord, model: str) -> list[str]:
-    speed = study.header.get("speed", {}).get(model)
-    if not speed:
-        return []
-    forms = {
-        "latency": lambda seconds: f"{float(f'{1e3 * seconds:.3g}'):,g} ms for one image",
-        "throughput": lambda rate: f"{float(f'{rate:.3g}'):,g} images/s in batches",
-        "memory": lambda size: f"peak memory {size / 2**20:.3g} MiB",
-    }
-    return [forms[name](value) for name, value in speed.items()]
 
 
 def _chapters(study: StudyRecord, files: Collection[str]) -> list[Chapter]:
@@ -227,6 +195,10 @@ def _placed(study: StudyRecord, chapters: Sequence[Chapter]) -> list[Row]:
     }
     rows = []
     for row in study.table():
+        if question_of(row.question).topic == "cost":
+            missing = {m: "not measured" for m in study.models if m not in row.cells}
+            rows.append(replace(row, missing=missing, anchor="manifest"))
+            continue
         analysis, kind = origins[row.question, row.quantity]
         of_labels = question_of(row.question).of_labels
         random = study.header.get("untrained", ()) if of_labels else ()

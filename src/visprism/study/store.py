@@ -73,7 +73,7 @@ _HEADER = {
     "positions": list[int],
     "unreadable": list[str],  # images that were left out, with the reason
     "data notes": dict[str, list[str]],  # on images and their classes, by model
-    "speed": dict[str, dict[str, float]],
+    "speed": dict[str, dict[str, list[float]]],  # by model and quantity: rounds
     "revision": str,
     "machine": str,
     "seconds": float,

@@ -7,15 +7,17 @@ networks of several trained seeds.
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from math import expm1
 from typing import Any
 
 import numpy as np
 from jaxtyping import Bool, Float
 
-from visprism.estimates.answers import DISAGREE, ONE_MEASURE, Answer, EstimateInfo
+from visprism.estimates.answers import Answer, EstimateInfo
 from visprism.estimates.estimated import Estimated, mean, student
 from visprism.estimates.findings import Finding
 from visprism.estimates.questions import declared_question
+from visprism.estimates.text import MINUS
 from visprism.table.result import Result, Texts, column, estimate, result_type
 
 
@@ -29,17 +31,27 @@ class Change:
     # What a change means that both measures of a question agree on: -1 it falls, 1 it rises.
     readings: tuple[tuple[int, str], ...] = ()
     in_logs: bool = False  # a change of a log, answered as a relative change of `label`
+    to: str = ""  # what it is relative to, beside the other measure of the question
 
 
 _FILTERS = ("Are blocks low-pass or high-pass filters?", ((-1, "low-pass"), (1, "high-pass")))
 _VARIANCE = ("Do blocks lower or raise the variance?", ((-1, "lower it"), (1, "raise it")))
-TO_MEAN = Change("to-mean", "high-frequency log amplitude relative to the mean", *_FILTERS)
-TO_LOWEST = Change(
-    "to-lowest", "high-frequency log amplitude relative to the lowest frequency", *_FILTERS
+TO_MEAN = Change(
+    "to-mean", "high-frequency log amplitude relative to the mean", *_FILTERS, to="to the mean"
 )
-VARIANCE = Change("log-variance", "variance", *_VARIANCE, in_logs=True)
+TO_LOWEST = Change(
+    "to-lowest",
+    "high-frequency log amplitude relative to the lowest frequency",
+    *_FILTERS,
+    to="to the lowest",
+)
+VARIANCE = Change("log-variance", "variance", *_VARIANCE, in_logs=True, to="of variance")
 SCALE_FREE = Change(
-    "log-relative-variance", "variance over mean square", *_VARIANCE, in_logs=True
+    "log-relative-variance",
+    "variance over mean square",
+    *_VARIANCE,
+    in_logs=True,
+    to="of variance / mean square",
 )
 GAIN_TO_MEAN = Change(
     "gain-to-mean", "high-frequency log gain of the branch relative to the mean"
@@ -96,16 +108,7 @@ class KindSummary(Result):
 
     def _answer(self, row: int) -> Answer:
         kind, change = str(self.kind[row]), CHANGES[str(self.quantity[row])]
-        signs = [
-            int(self.directions()[i])
-            for quantity, i in self.of_kind(kind).items()
-            if CHANGES[quantity].asks == change.asks
-        ]
-        agreed = signs[0] if len(signs) == 2 and signs[0] == signs[1] else 0
-        unclear = "not significant" if np.isfinite(self.mean.low[row]) else "no interval"
-        if any(signs):
-            unclear = DISAGREE if {-1, 1} <= {*signs} else ONE_MEASURE
-        reading = dict(change.readings).get(agreed, f"undecided ({unclear})")
+        rows = [i for q, i in self.of_kind(kind).items() if CHANGES[q].asks == change.asks]
         info = EstimateInfo(
             f"{change.label}, mean change across {kind} blocks",
             unit="%" if change.in_logs else "",
@@ -117,8 +120,28 @@ class KindSummary(Result):
             self.mean[row],
             subject=f"{kind} blocks",
             measure=f"{change.label}, mean change across the blocks of a kind",
-            reading=reading if change.readings else "",
+            reading=self._reading(rows, change) if change.readings else "",
         )
+
+    def _reading(self, rows: Sequence[int], change: Change) -> str:
+        """A word if all blocks agree by both measures, else how many lower and raise it."""
+        if not np.isfinite(self.mean.low[rows]).all():
+            return "undecided (no interval)"
+        signs = {int(sign) for sign in self.directions()[rows]}
+        means = [float(self.mean[i]) for i in rows]
+        if change.in_logs:
+            means = [expm1(mean) for mean in means]
+        form = "+.0%" if change.in_logs else "+.3f"
+        texts = [f"{mean:{form}}".replace("-", MINUS) for mean in means]
+        if signs == {-1, 1}:
+            of = [CHANGES[str(self.quantity[i])].to for i in rows]
+            return ", ".join(f"{text} {to}" for text, to in zip(texts, of, strict=True))
+        falls, rises, blocks = (x[rows[0]] for x in (self.falls, self.rises, self.blocks))
+        (sign,) = signs if len(signs) == 1 and len(rows) > 1 else (0,)
+        counts = {-1: self.falls, 1: self.rises}.get(sign)
+        if counts is not None and (counts[rows] == self.blocks[rows]).all():
+            return dict(change.readings)[sign]
+        return f"{falls} of {blocks} lower, {rises} raise (mean {texts[0]})"
 
 
 def summarize_by_kind(
