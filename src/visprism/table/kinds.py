@@ -31,7 +31,7 @@ class Change:
     # What a change means that both measures of a question agree on: -1 it falls, 1 it rises.
     readings: tuple[tuple[int, str], ...] = ()
     in_logs: bool = False  # a change of a log, answered as a relative change of `label`
-    to: str = ""  # what it is relative to, beside the other measure of the question
+    to: str = ""  # what it is relative to
 
 
 _FILTERS = ("Are blocks low-pass or high-pass filters?", ((-1, "low-pass"), (1, "high-pass")))
