@@ -129,7 +129,6 @@ def test_the_form_as_it_is_plans_starts_resumes_and_completes(app, page):
     page.goto(app.address)
     assert page.inner_text("#studies li .state") == "complete"
     page.wait_for_selector("#studies .headline >> text=accuracy (%)")
-    page.wait_for_function("() => document.querySelector('.thumbnail').naturalWidth > 0")
 
 
 def test_studies_outlive_their_server_and_processes_do_not(app, page):

@@ -23,7 +23,7 @@ from starlette.exceptions import HTTPException
 from visprism.app.child_process import end_with_parent
 from visprism.core.errors import InputError
 from visprism.core.files import is_of_user
-from visprism.report.drawings import OVERVIEW, Drawing, drawings
+from visprism.report.drawings import Drawing, drawings
 from visprism.report.page import PageFigures, page_html, script_hashes
 from visprism.study.evolve import alarms_of_run, joined
 from visprism.study.exports import json_of, markdown_of
@@ -68,10 +68,6 @@ class Renderer:
     async def summary(self, folder: Path) -> dict:
         """Models, number of images and the lines of a study at a glance."""
         return await self._of(folder, partial(_summary, folder))
-
-    async def thumbnail(self, folder: Path) -> str:
-        """The first figure of the report, as SVG."""
-        return await self._of(folder, partial(_thumbnail, folder), draws=True)
 
     def close(self) -> None:
         """End the processes, also one that draws."""
@@ -136,11 +132,6 @@ def stored_page(folder: Path) -> Path | None:
             if script_hashes().encode() in file.read(_HEAD):
                 return page
     return None
-
-
-def stored_figure(folder: Path) -> Path | None:
-    """The first figure of the report, if this user drew it after the results were measured."""
-    return _current(folder, f"figures/{OVERVIEW}.svg")
 
 
 def _current(folder: Path, name: str) -> Path | None:
@@ -211,11 +202,6 @@ def _svg(drawing: Drawing) -> str | None:
         svg = drawing.files(["svg"]).get("svg")
         _FIGURES[key] = None if svg is None else svg.decode()
     return _FIGURES[key]
-
-
-def _thumbnail(folder: Path) -> str:
-    figures = map(_svg, drawings(content_of(_study(folder))))
-    return next(filter(None, figures), '<svg xmlns="http://www.w3.org/2000/svg"/>')
 
 
 def _stamp(folder: Path) -> int:

@@ -31,7 +31,7 @@ from visprism.app.guard import HOSTS, Guard, read_body, read_json
 from visprism.app.library import Library
 from visprism.app.live.panels import PANELS
 from visprism.app.live.pool import Pool
-from visprism.app.renderer import Renderer, stored_figure, stored_page
+from visprism.app.renderer import Renderer, stored_page
 from visprism.app.settings import Settings
 from visprism.app.uploads import store_checkpoint, store_image
 from visprism.core.errors import InputError, OutputError, printable, shortage
@@ -46,7 +46,6 @@ _REPORT_POLICY = (
     "default-src 'none'; style-src 'unsafe-inline'; img-src data: blob:; base-uri 'none'; "
     "form-action 'none'; frame-ancestors 'self'; script-src {}"
 )
-_FIGURE_POLICY = {"content-security-policy": "default-src 'none'; style-src 'unsafe-inline'"}
 
 
 async def _answer(request: Request, error: Exception) -> Response:
@@ -91,7 +90,6 @@ class Server:
             Route("/compare", self.compare),
             Route("/study/{name}", self.study),
             Route("/study/{name}/report", self.report),
-            Route("/study/{name}/thumbnail", self.thumbnail),
             Route("/study/{name}/{export:path}", self.export),
             Route("/static/{name}", self.static),
             Route("/api/catalog", self.catalog),
@@ -151,14 +149,6 @@ class Server:
             for label in by_label[0] | by_label[1]
         ]
         return _page("compare.html", root=".", studies=studies, rows=rows)
-
-    async def thumbnail(self, request: Request) -> Response:
-        """The first figure of the report, as SVG."""
-        folder = await self._folder(request.path_params["name"])
-        kind: dict[str, Any] = {"media_type": "image/svg+xml", "headers": _FIGURE_POLICY}
-        if (stored := await asyncio.to_thread(stored_figure, folder)) is not None:
-            return FileResponse(stored, **kind)
-        return Response(await self.renderer.thumbnail(folder), **kind)
 
     async def summary(self, request: Request) -> Response:
         """Models, number of images and the lines of a study at a glance."""

@@ -1,7 +1,7 @@
 """Loss landscapes: a model's loss over planes around its weights.
 
-NLL, L2 and accuracy are three surfaces. A figure of their sum mainly shows the L2 term where
-that is large, as in the figure of the reference.
+The surface is of the NLL. A figure of NLL + L2, as in the second source, mainly shows the
+squared norm of the weights where the L2 term is large.
 
 Sources: Li et al. (2018), Visualizing the loss landscape of neural nets; Park and Kim (2022),
 How do vision transformers work?, fig. 1a.
@@ -14,7 +14,6 @@ import numpy as np
 from jaxtyping import Float
 from torch import nn
 
-from visprism.anatomy.blocks.dissect import dissect
 from visprism.core.processes import gather, share
 from visprism.core.run import DEFAULT_RUN, Run
 from visprism.estimates.findings import Finding
@@ -22,12 +21,9 @@ from visprism.loss.double_backward import BatchNorm, check_batch_norm
 from visprism.loss.eigenvalues import objective_label
 from visprism.loss.objective import (
     Loss,
-    Selection,
-    check_weight_decay,
     cross_entropy,
-    selected,
 )
-from visprism.loss.planes import Plane, Projection, random_planes, squared_norms
+from visprism.loss.planes import Plane, Projection, random_planes
 from visprism.loss.points import (
     TREATMENTS,
     Evaluation,
@@ -38,7 +34,7 @@ from visprism.loss.points import (
     over_images,
     read_samples,
 )
-from visprism.passes.batches import check_evaluation_mode, first_images, in_turn
+from visprism.passes.batches import check_evaluation_mode, in_turn
 from visprism.table.result import Result, column, estimate, result_type, scalar
 
 BATCH_NORM_LABELS = {
@@ -68,7 +64,7 @@ class LossSurface(Result):
     loss grows with the scale of the logits. Compare models by the increase on circles, not
     by the look of a surface. Checkpoints are points on a line, in their order.
 
-    `nll` and `l2` are separate surfaces; `objective` is their sum. Intervals are over images.
+    Intervals are over images.
     """
 
     pair: np.ndarray = column("Direction pair", "", "number of the plane, from 0")
@@ -78,12 +74,10 @@ class LossSurface(Result):
     rise: np.ndarray = estimate(
         "NLL increase", "nats", "NLL minus the NLL of the model's weights, image by image"
     )
-    l2: np.ndarray = column("L2 term", "nats", "half the weight decay times the squared norm")
     accuracy: np.ndarray = estimate("Accuracy", "", "fraction of images classified correctly")
     classes: int = scalar(
         "Classes", "", "of the model; chance level is log(classes)", default=0
     )
-    weight_decay: float = scalar("Weight decay", "", "of the L2 term", default=0.0)
     plane: str = scalar("Plane", "", "random or given", default="random")
     normalization: str = scalar("Normalization", "", "of random directions", default="filter")
     batch_norm: str = scalar("BatchNorm", "", "frozen or reestimated", default="frozen")
@@ -94,11 +88,6 @@ class LossSurface(Result):
     rounding: float = scalar(
         "Rounding", "nats", "change of the NLL at the weights by a lower precision", default=0.0
     )
-
-    @property
-    def objective(self) -> Float[np.ndarray, " n"]:
-        """NLL + L2 at each point, in nats."""
-        return self.nll + self.l2
 
     def table(self, quantity: str, pair: int) -> Float[np.ndarray, "m n"]:
         """A quantity over one plane, b changing from row to row."""
@@ -133,12 +122,10 @@ def landscape(
     planes: Sequence[Plane] | None = None,
     *,
     loss: Loss = cross_entropy,
-    weight_decay: float = 0.0,
-    decayed: Selection = "all",
     batch_norm: BatchNorm = "frozen",
     run: Run = DEFAULT_RUN,
 ) -> LossSurface:
-    """Mean loss, L2 term and accuracy at every point of the planes, on the same samples.
+    """Mean loss and accuracy at every point of the planes, on the same samples.
 
     At the point (a, b) the weights are w + a d1 + b d2, with buffers and everything else as in
     the model. The batches are read once and cached, so that an augmentation is the same at
@@ -153,9 +140,6 @@ def landscape(
         batches: of (images, targets); targets are classes (B,) or probabilities (B, K).
         planes: planes with their grids; one plane of two random directions by default.
         loss: of logits and targets, one value for each image.
-        weight_decay: of the L2 term, (weight_decay / 2) times the squared norm of the decayed
-            parameters, which is a separate surface.
-        decayed: which parameters decay; see `Selection`.
         batch_norm: "frozen" running statistics, or "reestimated" from these images (the first
             512, or fewer large ones) as one batch, at each point.
         run: device and precision, seed of random planes, progress, provenance, deadline.
@@ -165,16 +149,9 @@ def landscape(
     """
     check_evaluation_mode(model)
     check_batch_norm(batch_norm, TREATMENTS, "landscapes")
-    check_weight_decay(weight_decay)
     planes = random_planes(model, seed=run.seed) if planes is None else list(planes)
     points = [(i, a, b) for i, plane in enumerate(planes) for a, b in plane.points()]
     samples = read_samples(batches, run.compute)
-    trial = first_images(samples.batches[0][0])
-    named = dict(model.named_parameters())
-    decaying = {
-        name: named[name].detach()
-        for name in selected(model, decayed, lambda: dissect(model, trial))
-    }
     evaluation = Evaluation(model, samples, loss, batch_norm, run)
     losses = measure_points(evaluation, planes, points, "landscape")
     pair, a, b = (np.array(column) for column in zip(*points, strict=True))
@@ -185,9 +162,7 @@ def landscape(
         nll=over_images(losses.nll),
         rise=over_images(losses.rises),
         accuracy=over_images(losses.correct),
-        l2=weight_decay / 2 * np.concatenate([squared_norms(p, decaying) for p in planes]),
         classes=losses.origin.classes,
-        weight_decay=weight_decay,
         plane=planes[0].kind,
         normalization=planes[0].normalization,
         batch_norm=batch_norm,

@@ -136,20 +136,6 @@ def plane_along(
     return Plane(d1, d2, grid, grid, "given")
 
 
-def squared_norms(plane: Plane, weights: Mapping[str, Tensor]) -> Float[np.ndarray, " p"]:
-    """|w + a d1 + b d2|^2 at every point of the plane, with w the `weights`.
-
-    Other parameters that a direction moves are not included.
-    """
-    vectors = [
-        weights,
-        *({n: d[n] for n in d if n in weights} for d in (plane.first, plane.second)),
-    ]
-    products = np.array([[inner(u, v) for v in vectors] for u in vectors])
-    coefficients = np.array([(1.0, a, b) for a, b in plane.points()])
-    return np.einsum("pi,ij,pj->p", coefficients, products, coefficients)
-
-
 def axis(points: int, reach: float) -> Float[np.ndarray, " n"]:
     """Points from -reach to reach, the middle one exactly 0."""
     if not 3 <= points <= _MOST_POINTS or points % 2 == 0:

@@ -44,7 +44,6 @@ def landscape():
         b=b,
         nll=np.where((pair == 0) & (a + b > 1.9), np.inf, nll),
         rise=nll - 0.5,
-        l2=1 + a**2 + b**2,
         classes=10,
     )
 

@@ -38,9 +38,9 @@ from visprism.loss.planes import (
 from visprism.loss.points import batch_norms
 
 View = Literal["contour", "slices"]
-Quantity = Literal["nll", "l2", "accuracy"]
+Quantity = Literal["nll", "accuracy"]
 
-LABELS = {name: LossSurface.infos()[name].heading for name in ("nll", "l2", "accuracy")}
+LABELS = {name: LossSurface.infos()[name].heading for name in ("nll", "accuracy")}
 AXES = {
     "random": ("First random direction", "Second random direction"),
     "given": ("First direction", "Second direction"),
@@ -182,9 +182,7 @@ def _slices(ax: Axes, result: LossSurface, quantity: Quantity) -> Axes:
 def _scale(rows: LossSurface, quantity: Quantity) -> tuple[Normalize, Colormap]:
     if quantity == "nll":
         return loss_scale(rows.classes), LOSSES
-    if quantity == "accuracy":
-        return Normalize(0, 1), style.SIMILARITY
-    return Normalize(float(rows.l2.min()), float(rows.l2.max())), style.SIMILARITY
+    return Normalize(0, 1), style.SIMILARITY
 
 
 _STYLES = {"frozen": "-", "reestimated": "--"}
@@ -293,11 +291,6 @@ class Landscape(kit.Analysis):
         "BatchNorm statistics of the grid, always re-estimated through checkpoints; the "
         "circles have both",
     )
-    weight_decay: float | None = kit.option(
-        None,
-        "weight decay of the L2 term; none: that in the checkpoint's recipe, or 0 without one",
-        minimum=0,
-    )
     train_images: Literal["clean", "augmented"] = kit.option(
         "clean", "training images as they are, or augmented as in the strong recipe"
     )
@@ -318,14 +311,11 @@ class Landscape(kit.Analysis):
         batches = subject.training_batches()
         if augmented:
             batches = subject.augmented_batches(run.seed)
-        wd = subject.weight_decay if self.weight_decay is None else self.weight_decay
         planes, path = self.planes_around(subject.model, batches, run)
         surface = landscape(
             subject.model,
             batches,
             planes,
-            weight_decay=wd or 0.0,
-            decayed=subject.decayed,
             batch_norm=self._treatment,
             run=run,
         )

@@ -128,7 +128,6 @@ const entry = (study) => {
     ...(study.reason ? [make("p", { class: "failed" }, study.reason)] : []));
   const item = make("li", {}, what);
   if (study.results && !["waiting", "running"].includes(study.state)) {
-    item.prepend(make("img", { class: "thumbnail", alt: "", loading: "lazy", src: `${address}/thumbnail?results=${study.results}` }));
     item.summarize = () => ask(`api/studies/${encodeURIComponent(study.name)}/summary`).then((summary) => what.append(numbers(summary)), () => {});
     visible.observe(item);
   } else if (study.models) what.append(make("p", { class: "faint" }, study.models));
