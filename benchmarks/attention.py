@@ -16,22 +16,18 @@ Claim: a block with our local attention takes at most half the time of the other
 
 import argparse
 import json
-import os
-import platform
 import time
 from collections.abc import Callable
-from datetime import UTC, datetime
-from importlib.metadata import version
 from pathlib import Path
 from statistics import median
 
 import torch
 from einops import rearrange
+from harness import made_with, options
 from timm.layers import Mlp
 from timm.models.swin_transformer import SwinTransformerBlock
 from torch import Tensor, nn
 
-from visprism.core.provenance import revision
 from visprism.models.zoo.conv_vit import LocalAttention
 
 RESULTS = Path(__file__).parent / "results" / "attention.json"
@@ -100,10 +96,7 @@ def by_unfold(kernel: int, heads: int) -> Callable[[Tensor], Tensor]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--repeats", type=int, default=15)
-    parser.add_argument("--write", action="store_true", help=f"write {RESULTS.name}")
-    arguments = parser.parse_args()
+    arguments = options(__doc__, RESULTS, repeats=15).parse_args()
     torch.set_num_threads(1)
     denormals_are_zero = torch.set_flush_denormal(True)
     torch.manual_seed(0)
@@ -163,17 +156,8 @@ def saved(block: nn.Module, x: Tensor) -> float:
 
 
 def setting(arguments: argparse.Namespace) -> dict:
-    capability = torch.backends.cpu.get_cpu_capability()
-    return {
-        "machine": f"{os.cpu_count()}-core {platform.machine()} CPU, {capability}",
-        "threads": torch.get_num_threads(),
-        "repeats": arguments.repeats,
-        "clock": "time.process_time",
-        "versions": {name: version(name) for name in ("visprism", "torch", "timm")}
-        | {"python": platform.python_version()},
-        "commit": revision(),
-        "date": datetime.now(UTC).date().isoformat(),
-    }
+    """Where the numbers are from."""
+    return made_with("timm", repeats=arguments.repeats, clock="time.process_time")
 
 
 def print_table(rows: list[dict]) -> None:

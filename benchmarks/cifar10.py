@@ -14,16 +14,13 @@ import argparse
 import csv
 import json
 import os
-import platform
 import sys
-from datetime import UTC, datetime
-from importlib.metadata import version
 from pathlib import Path
 
 import torch
+from harness import made_with, options
 
 from visprism.cli import main as visprism
-from visprism.core.provenance import revision
 
 RESULTS = Path(__file__).parent / "results" / "cifar10.json"
 MODELS = ("resnet20", "vit_pico_patch4_32")
@@ -32,7 +29,7 @@ PARTS = {"value": "value", "low": "value_low", "high": "value_high"}
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = options(__doc__, RESULTS)
     parser.add_argument("data", metavar="DATA")
     parser.add_argument("--models", nargs="+", default=MODELS, metavar="MODEL")
     parser.add_argument("--recipe", default="quick")
@@ -40,7 +37,6 @@ def main() -> None:
     parser.add_argument("--runs", type=Path, default=Path("runs"), metavar="DIR")
     parser.add_argument("--threads", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--device", default="cpu")
-    parser.add_argument("--write", action="store_true", help=f"write {RESULTS.name}")
     arguments = parser.parse_args()
     torch.set_num_threads(arguments.threads)
     rows = [trained(name, arguments) for name in arguments.models]
@@ -93,19 +89,10 @@ def rows_of(path: Path) -> list[dict[str, str]]:
 
 
 def setting(arguments: argparse.Namespace) -> dict:
-    capability = torch.backends.cpu.get_cpu_capability()
-    names = ("visprism", "torch", "timm")
-    return {
-        "machine": f"{os.cpu_count()}-core {platform.machine()} CPU, {capability}",
-        "device": arguments.device,
-        "threads": torch.get_num_threads(),
-        "recipe": arguments.recipe,
-        "changes": arguments.set,
-        "versions": {name: version(name) for name in names}
-        | {"python": platform.python_version()},
-        "commit": revision(),
-        "date": datetime.now(UTC).date().isoformat(),
-    }
+    """Where the numbers are from."""
+    return made_with(
+        "timm", device=arguments.device, recipe=arguments.recipe, changes=arguments.set
+    )
 
 
 if __name__ == "__main__":

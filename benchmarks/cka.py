@@ -17,25 +17,21 @@ import argparse
 import contextlib
 import io
 import json
-import os
-import platform
 import sys
 import time
 import warnings
 from collections.abc import Callable
-from datetime import UTC, datetime
-from importlib.metadata import version
 from pathlib import Path
 from statistics import median
 
 import numpy as np
 import torch
+from harness import made_with, options
 from torch import Tensor, nn
 from torch.utils.data import DataLoader, TensorDataset
 
 from visprism import CKA, Anatomy, dissect, in_memory, layers, load_model, observe, watch
 from visprism.core.preprocessing import Preprocessing
-from visprism.core.provenance import revision
 from visprism.images.open_data import load_data
 
 RESULTS = Path(__file__).parent / "results" / "cka.json"
@@ -43,11 +39,8 @@ BATCH = 50  # Gram matrices cost as much again for each doubling
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--images", type=int, default=1000)
-    parser.add_argument("--repeats", type=int, default=5)
+    parser = options(__doc__, RESULTS, images=1000, repeats=5)
     parser.add_argument("--torch-cka", metavar="DIR", help="where it was installed to")
-    parser.add_argument("--write", action="store_true", help=f"write {RESULTS.name}")
     arguments = parser.parse_args()
     model = load_model("resnet20", seed=0).model
     images = shapes(arguments.images)
@@ -156,20 +149,14 @@ def hsic(k: np.ndarray, m: np.ndarray) -> float:
 
 
 def setting(arguments: argparse.Namespace, number: int) -> dict:
-    capability = torch.backends.cpu.get_cpu_capability()
-    return {
-        "machine": f"{os.cpu_count()}-core {platform.machine()} CPU, {capability}",
-        "threads": torch.get_num_threads(),
-        "model": "resnet20, random weights",
-        "layers": number,
-        "images": arguments.images,
-        "batch": BATCH,
-        "repeats": arguments.repeats,
-        "versions": {name: version(name) for name in ("visprism", "torch")}
-        | {"python": platform.python_version()},
-        "commit": revision(),
-        "date": datetime.now(UTC).date().isoformat(),
-    }
+    """Where the numbers are from."""
+    return made_with(
+        model="resnet20, random weights",
+        layers=number,
+        images=arguments.images,
+        batch=BATCH,
+        repeats=arguments.repeats,
+    )
 
 
 def print_table(rows: list[dict]) -> None:

@@ -19,25 +19,20 @@ Claim: in total at least 10 times as many images per second, and for no corrupti
 
 import argparse
 import json
-import os
-import platform
 import random
 import sys
 import time
 import types
 import warnings
 from collections.abc import Callable
-from datetime import UTC, datetime
-from importlib.metadata import version
 from pathlib import Path
 
 import numpy as np
-import torch
+from harness import made_with, options
 from torch import Tensor
 
 from visprism import corrupt, in_memory, load_data
 from visprism.core.preprocessing import Preprocessing
-from visprism.core.provenance import revision
 from visprism.images.corruptions.corrupt import COMMON, EXTRA
 
 RESULTS = Path(__file__).parent / "results" / "corruptions.json"
@@ -45,14 +40,9 @@ Peer = Callable[..., np.ndarray]
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--images", type=int, default=16)
-    parser.add_argument("--size", type=int, default=224)
-    parser.add_argument("--severity", type=int, default=3)
-    parser.add_argument("--repeats", type=int, default=3)
+    parser = options(__doc__, RESULTS, images=16, size=224, severity=3, repeats=3)
     parser.add_argument("--data", default="shapes", help="as the command line takes it")
     parser.add_argument("--peer", metavar="DIR", help="where imagecorruptions was installed to")
-    parser.add_argument("--write", action="store_true", help=f"write {RESULTS.name}")
     arguments = parser.parse_args()
     images = loaded(arguments)
     peer = patched(Path(arguments.peer)) if arguments.peer else None
@@ -138,20 +128,12 @@ def memory(seed: int) -> list[bytes]:
 
 
 def setting(arguments: argparse.Namespace) -> dict:
-    """What was measured with what; a folder of images is named without those above it."""
+    """Where the numbers are from; a folder of images is named without the folders above it."""
     source, _, path = arguments.data.partition(":")
     data = f"{source}:{'/'.join(Path(path).parts[-2:])}" if path else source
-    capability = torch.backends.cpu.get_cpu_capability()
-    return {
-        "machine": f"{os.cpu_count()}-core {platform.machine()} CPU, {capability}",
-        "threads": torch.get_num_threads(),
-        **{k: v for k, v in vars(arguments).items() if k not in ("peer", "write")},
-        "data": data,
-        "versions": {n: version(n) for n in ("visprism", "torch")}
-        | {"python": platform.python_version()},
-        "commit": revision(),
-        "date": datetime.now(UTC).date().isoformat(),
-    }
+    return made_with(
+        **{k: v for k, v in vars(arguments).items() if k not in ("peer", "write")}, data=data
+    )
 
 
 def print_table(rows: list[dict]) -> None:

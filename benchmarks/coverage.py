@@ -26,8 +26,6 @@ are built with four of their blocks, where they have that option.
 import argparse
 import json
 import multiprocessing as mp
-import os
-import platform
 import random
 import re
 import resource
@@ -35,13 +33,11 @@ import time
 import warnings
 from collections import defaultdict
 from collections.abc import Callable, Iterator
-from datetime import UTC, datetime
-from importlib.metadata import version
 from multiprocessing.pool import ThreadPool
 from pathlib import Path
 from typing import Any
 
-from visprism.core.provenance import revision
+from harness import made_with
 
 RESULTS = Path(__file__).parent / "results" / "coverage.json"
 # Of transformers: they take colors as words, text or patches; have no grid; need a library of
@@ -380,15 +376,8 @@ def main() -> None:
 
 
 def setting() -> dict:
-    """What the count was made with."""
-    packages = ("visprism", "torch", "torchvision", "timm", "transformers")
-    return {
-        "commit": revision(),
-        "date": datetime.now(UTC).date().isoformat(),
-        "machine": f"{os.cpu_count()}-core {platform.machine()} CPU",
-        "versions": {name: version(name) for name in packages}
-        | {"python": platform.python_version()},
-    }
+    """Where the numbers are from."""
+    return made_with("torchvision", "timm", "transformers")
 
 
 if __name__ == "__main__":

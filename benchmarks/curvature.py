@@ -33,6 +33,7 @@ from statistics import median
 import numpy as np
 import timm
 import torch
+from harness import options
 from scipy.sparse.linalg import LinearOperator, eigsh
 from torch import Tensor, nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
@@ -56,12 +57,9 @@ Way = Callable[[], tuple[np.ndarray, int]]  # eigenvalues, products
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--repeats", type=int, default=5)
-    parser.add_argument("--peer-repeats", type=int, default=1)
+    parser = options(__doc__, RESULTS, repeats=5, peer_repeats=1)
     parser.add_argument("--models", nargs="+", default=list(STEPS), choices=list(STEPS))
     parser.add_argument("--peers", metavar="DIR", help="where they were installed to")
-    parser.add_argument("--write", action="store_true", help=f"write {RESULTS.name}")
     arguments = parser.parse_args()
     if arguments.peers:
         sys.path.append(arguments.peers)

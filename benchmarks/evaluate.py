@@ -16,25 +16,21 @@ Claim: predictions take at most 1.1 times as long as the best plain loop.
 
 import argparse
 import copy
-import json
 import os
-import platform
 import time
 from collections.abc import Callable
 from contextlib import nullcontext
-from datetime import UTC, datetime
-from importlib.metadata import version
 from itertools import product
 from pathlib import Path
 from statistics import median
 
 import timm
 import torch
+from harness import made_with, options, write
 from torch import Tensor, nn
 
 from visprism import load_model
 from visprism.core.devices import Compute
-from visprism.core.provenance import revision
 from visprism.core.run import Run
 from visprism.passes.forward_passes import default_batch_size
 from visprism.passes.predict import predict
@@ -51,12 +47,10 @@ GIVEN = 16  # images of the batches of a plain loop as it is often written
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = options(__doc__, RESULTS, rounds=5)
     parser.add_argument("--images", type=int, default=2048, help="images of 32x32 pixels")
-    parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--precision", choices=["fp32", "bf16"], default="fp32")
     parser.add_argument("--models", nargs="+", choices=list(CASES), default=list(CASES))
-    parser.add_argument("--write", action="store_true", help=f"write {RESULTS.name}")
     arguments = parser.parse_args()
     compute = Compute(precision=arguments.precision)
     rows = []
@@ -73,9 +67,7 @@ def main() -> None:
         )
     if arguments.write:
         RESULTS.parent.mkdir(exist_ok=True)
-        content = {"setting": setting(arguments), "rows": rows}
-        RESULTS.write_text(json.dumps(content, indent=2) + "\n")
-        print(f"wrote {RESULTS}")
+        write(RESULTS, setting(arguments), rows)
 
 
 def measured(name: str, number: int, rounds: int, compute: Compute) -> dict:
@@ -147,19 +139,14 @@ def timed(run: Callable[[int | None], object], number: int | None) -> tuple[floa
 
 
 def setting(arguments: argparse.Namespace) -> dict:
-    return {
-        "machine": f"{os.cpu_count()}-core {platform.machine()} CPU, "
-        f"{torch.backends.cpu.get_cpu_capability()}",
-        "threads": torch.get_num_threads(),
-        "load_before": os.getloadavg()[0],
-        "rounds": arguments.rounds,
-        "precision": arguments.precision,
-        "versions": {
-            name: version(name) for name in ("visprism", "torch", "torchvision", "timm")
-        },
-        "commit": revision(),
-        "date": datetime.now(UTC).date().isoformat(),
-    }
+    """Where the numbers are from."""
+    return made_with(
+        "torchvision",
+        "timm",
+        load_before=os.getloadavg()[0],
+        rounds=arguments.rounds,
+        precision=arguments.precision,
+    )
 
 
 if __name__ == "__main__":

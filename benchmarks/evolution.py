@@ -26,6 +26,7 @@ from typing import Any
 
 import matplotlib.pyplot as plt
 import numpy as np
+from harness import options
 
 import visprism as vp
 from visprism.analyses.evolution import Evolution
@@ -52,10 +53,9 @@ PANELS = {
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = options(__doc__, images=256)
     parser.add_argument("runs", nargs="?", type=Path)
     parser.add_argument("--data", default="", metavar="DATA")
-    parser.add_argument("--images", type=int, default=256)
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--jobs", type=int, default=1, help="processes")
     parser.add_argument("--write", action="store_true", help="results/ and docs/figures/")

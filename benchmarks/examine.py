@@ -13,17 +13,16 @@ Claim: the measurements end within the budget of `minutes`, here the default of 
 
 import argparse
 import json
-import os
-import platform
 import subprocess
 import sys
 import time
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
+
+from harness import made_with
 
 RESULTS = Path(__file__).parent / "results" / "examine.json"
 
@@ -172,22 +171,11 @@ def print_table(name: str, row: dict[str, Any]) -> None:
 
 
 def setting(arguments: argparse.Namespace) -> dict[str, Any]:
-    commit = subprocess.run(
-        ["git", "rev-parse", "--short", "HEAD"],
-        cwd=Path(__file__).parent,
-        capture_output=True,
-        text=True,
-        check=False,
-    ).stdout.strip()
-    return {
-        "command": f"python benchmarks/examine.py --images {arguments.images}",
-        "date": datetime.now(UTC).date().isoformat(),
-        "commit": commit,
-        "processor": platform.machine(),
-        "cores": os.cpu_count(),
-        "python": platform.python_version(),
+    """Where the numbers are from."""
+    return made_with(
         **{package: version(package) for package in ("torch", "timm", "visprism")},
-    }
+        command=f"python benchmarks/examine.py --images {arguments.images}",
+    )
 
 
 if __name__ == "__main__":

@@ -39,6 +39,7 @@ import numpy as np
 import observe  # pyrefly: ignore
 import timm
 import torch
+from harness import options
 from timm.data import create_transform
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
@@ -162,11 +163,10 @@ class Benchmark:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = options(__doc__, repeats=5)
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--device", default="cuda")
     parser.add_argument("--tiny", action="store_true", help="sizes that show whether it runs")
-    parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--tasks", nargs="+", default=list(TASKS), choices=TASKS)
     parser.add_argument("--photos", metavar="DIR", help="DIR/CLASS/IMAGE, for decoding")
     parser.add_argument("--peers", metavar="DIR", help="where they were installed to")

@@ -21,19 +21,15 @@ the passes that re-estimate BatchNorm statistics.
 
 import argparse
 import copy
-import json
-import os
-import platform
 import time
 from collections.abc import Callable, Iterable
-from datetime import UTC, datetime
-from importlib.metadata import version
 from itertools import pairwise, product
 from pathlib import Path
 from statistics import median
 
 import numpy as np
 import torch
+from harness import made_with, options, write
 from torch import Tensor, nn
 from torch.nn import functional
 from torch.utils.data import DataLoader, TensorDataset
@@ -41,7 +37,6 @@ from torch.utils.data import DataLoader, TensorDataset
 from visprism import load_model, statistics
 from visprism.core.devices import Compute
 from visprism.core.preprocessing import Preprocessing
-from visprism.core.provenance import revision
 from visprism.core.run import Run
 from visprism.images.batches import batches, fixed_augmentation
 from visprism.images.open_data import load_data
@@ -62,21 +57,16 @@ Data = Iterable[tuple[Tensor, Tensor]]
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--images", type=int, default=1000)
+    parser = options(__doc__, RESULTS, images=1000, repeats=3)
     parser.add_argument("--points", type=int, default=3, help="of the grid, a side")
     parser.add_argument("--reach", type=float, default=0.2)
-    parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--data", default="shapes", help="such as parquet:FILE")
     parser.add_argument("--augment", action="store_true")
     parser.add_argument("--models", nargs="+", default=list(MODELS), choices=list(MODELS))
-    parser.add_argument("--write", action="store_true", help=f"write {RESULTS.name}")
     arguments = parser.parse_args()
     rows = [row for name in arguments.models for row in measured(name, arguments)]
     if arguments.write:
-        RESULTS.parent.mkdir(exist_ok=True)
-        RESULTS.write_text(json.dumps({"setting": setting(arguments), "rows": rows}, indent=2))
-        print(f"wrote {RESULTS}")
+        write(RESULTS, setting(arguments), rows)
 
 
 def measured(name: str, arguments: argparse.Namespace) -> list[dict]:
@@ -229,20 +219,14 @@ def count(predictions: np.ndarray, targets: np.ndarray) -> list[np.ndarray]:
 
 
 def setting(arguments: argparse.Namespace) -> dict:
-    capability = torch.backends.cpu.get_cpu_capability()
-    return {
-        "machine": f"{os.cpu_count()}-core {platform.machine()} CPU, {capability}",
-        "threads": torch.get_num_threads(),
-        "data": arguments.data.partition(":")[0],
-        "images": arguments.images,
-        "points": arguments.points**2,
-        "augmented": arguments.augment,
-        "repeats": arguments.repeats,
-        "versions": {name: version(name) for name in ("visprism", "torch")}
-        | {"python": platform.python_version()},
-        "commit": revision(),
-        "date": datetime.now(UTC).date().isoformat(),
-    }
+    """Where the numbers are from."""
+    return made_with(
+        data=arguments.data.partition(":")[0],
+        images=arguments.images,
+        points=arguments.points**2,
+        augmented=arguments.augment,
+        repeats=arguments.repeats,
+    )
 
 
 def print_table(name: str, rows: list[dict]) -> None:

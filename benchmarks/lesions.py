@@ -11,23 +11,16 @@ Claim: a study takes about half of the naive time or less, and gives the same lo
 """
 
 import argparse
-import json
-import os
-import platform
-import time
-from datetime import UTC, datetime
-from importlib.metadata import version
 from pathlib import Path
-from statistics import median
 
 import timm
 import torch
+from harness import in_turns, made_with, medians, options, write
 from torch import Tensor
 
 from visprism import Anatomy, dissect, forward
 from visprism.anatomy.run.ablations import Ablation, block_ablations
 from visprism.anatomy.run.cached_forward import cache_cuts
-from visprism.core.provenance import revision
 
 RESULTS = Path(__file__).parent / "results" / "lesions.json"
 MODELS = {
@@ -40,11 +33,8 @@ MODELS = {
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = options(__doc__, RESULTS, images=8, repeats=3)
     parser.add_argument("--models", nargs="+", default=list(MODELS), metavar="NAME")
-    parser.add_argument("--images", type=int, default=8)
-    parser.add_argument("--repeats", type=int, default=3)
-    parser.add_argument("--write", action="store_true", help=f"write {RESULTS.name}")
     arguments = parser.parse_args()
     torch.set_num_threads(1)
     print(f"{'model':<32}{'lesions':>8}{'naive':>9}{'study':>9}{'ratio':>7}{'difference':>12}")
@@ -58,9 +48,7 @@ def main() -> None:
             flush=True,
         )
     if arguments.write:
-        RESULTS.parent.mkdir(exist_ok=True)
-        RESULTS.write_text(json.dumps({"setting": setting(arguments), "rows": rows}, indent=2))
-        print(f"wrote {RESULTS}")
+        write(RESULTS, setting(arguments), rows)
 
 
 @torch.no_grad()
@@ -71,23 +59,15 @@ def measured(name: str, number: int, repeats: int) -> dict:
     anatomy = dissect(model, images)
     removals = block_ablations(anatomy)
     study(anatomy, removals, images[:1])  # warms up
-    taken: dict[str, list[float]] = {"naive": [], "study": []}
-    difference = 0.0
-    for _ in range(repeats):
-        logits = {}
-        for way, run in (("naive", naive), ("study", study)):
-            start = time.process_time()
-            logits[way] = run(anatomy, removals, images)
-            taken[way].append(time.process_time() - start)
-        both = zip(logits["naive"], logits["study"], strict=True)
-        difference = max(difference, *(float((a - b).abs().max()) for a, b in both))
-    return {
-        "model": name,
-        "lesions": len(removals),
-        "naive": median(taken["naive"]),
-        "study": median(taken["study"]),
-        "difference": difference,
+    logits: dict[str, list[Tensor]] = {}
+    ways = {
+        "naive": lambda: logits.update(naive=naive(anatomy, removals, images)),
+        "study": lambda: logits.update(study=study(anatomy, removals, images)),
     }
+    taken = medians(in_turns(ways, repeats, warm=0))
+    both = zip(logits["naive"], logits["study"], strict=True)
+    difference = max(float((a - b).abs().max()) for a, b in both)
+    return {"model": name, "lesions": len(removals), **taken, "difference": difference}
 
 
 def naive(anatomy: Anatomy, removals: list[Ablation], images: Tensor) -> list[Tensor]:
@@ -100,17 +80,8 @@ def study(anatomy: Anatomy, removals: list[Ablation], images: Tensor) -> list[Te
 
 
 def setting(arguments: argparse.Namespace) -> dict:
-    capability = torch.backends.cpu.get_cpu_capability()
-    return {
-        "machine": f"{os.cpu_count()}-core {platform.machine()} CPU, {capability}",
-        "threads": torch.get_num_threads(),
-        "images": arguments.images,
-        "repeats": arguments.repeats,
-        "versions": {n: version(n) for n in ("visprism", "torch", "timm")}
-        | {"python": platform.python_version()},
-        "commit": revision(),
-        "date": datetime.now(UTC).date().isoformat(),
-    }
+    """Where the numbers are from."""
+    return made_with("timm", images=arguments.images, repeats=arguments.repeats)
 
 
 if __name__ == "__main__":

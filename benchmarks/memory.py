@@ -15,17 +15,13 @@ times the memory of 5,000.
 
 import argparse
 import json
-import os
-import platform
 import subprocess
 import sys
 import tempfile
 import time
-from datetime import UTC, datetime
-from importlib.metadata import version
 from pathlib import Path
 
-from visprism.core.provenance import revision
+from harness import made_with, options
 
 RESULTS = Path(__file__).parent / "results" / "memory.json"
 MODEL = "timm:resnet50"  # 90 MiB of weights with the 10 classes of the images
@@ -34,8 +30,7 @@ STUDIES, PASSES = (2, 6, 12), (500, 5_000, 50_000)
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--write", action="store_true", help=f"write {RESULTS.name}")
+    parser = options(__doc__, RESULTS)
     parser.add_argument("--case", nargs=2, metavar=("KIND", "NUMBER"), help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.case:
@@ -114,16 +109,8 @@ def fresh(kind: str, number: int) -> dict[str, float]:
 
 
 def setting() -> dict:
-    """What the peaks were measured with."""
-    return {
-        "commit": revision(),
-        "date": datetime.now(UTC).date().isoformat(),
-        "machine": f"{os.cpu_count()}-core {platform.machine()} CPU",
-        "versions": {name: version(name) for name in ("visprism", "torch", "timm")}
-        | {"python": platform.python_version()},
-        "model": MODEL,
-        "analyses": ANALYSES,
-    }
+    """Where the numbers are from."""
+    return made_with("timm", model=MODEL, analyses=ANALYSES)
 
 
 if __name__ == "__main__":

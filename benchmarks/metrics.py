@@ -12,25 +12,20 @@ Claim: all metrics take at most 0.15 s on two cores, in memory that does not gro
 """
 
 import argparse
-import json
-import os
-import platform
 import resource
 import time
 from collections.abc import Callable
-from datetime import UTC, datetime
-from importlib.metadata import version
 from pathlib import Path
 from statistics import median
 
 import torch
+from harness import made_with, options, write
 from torchmetrics.functional.classification import (
     multiclass_accuracy,
     multiclass_calibration_error,
 )
 
 from visprism.analyses.predictions.calibration import calibration
-from visprism.core.provenance import revision
 from visprism.passes.outcomes import outcomes
 from visprism.passes.predictions import Predictions
 
@@ -38,12 +33,7 @@ RESULTS = Path(__file__).parent / "results" / "metrics.json"
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--images", type=int, default=50_000)
-    parser.add_argument("--classes", type=int, default=1000)
-    parser.add_argument("--repeats", type=int, default=7)
-    parser.add_argument("--write", action="store_true", help=f"write {RESULTS.name}")
-    arguments = parser.parse_args()
+    arguments = options(__doc__, RESULTS, images=50_000, classes=1000, repeats=7).parse_args()
     predictions = drawn(arguments.images, arguments.classes)
     ways: dict[str, Callable[[], object]] = {
         "one read": lambda: predictions.logits.sum(),
@@ -56,9 +46,7 @@ def main() -> None:
     for row in rows:
         print(f"{row['way']:<16}{row['seconds']:9.3f}{row['cpu']:8.3f}{row['peak']:10.0f}")
     if arguments.write:
-        RESULTS.parent.mkdir(exist_ok=True)
-        RESULTS.write_text(json.dumps({"setting": setting(arguments), "rows": rows}, indent=2))
-        print(f"wrote {RESULTS}")
+        write(RESULTS, setting(arguments), rows)
 
 
 def drawn(images: int, classes: int) -> Predictions:
@@ -104,18 +92,13 @@ def peak() -> float:
 
 
 def setting(arguments: argparse.Namespace) -> dict:
-    capability = torch.backends.cpu.get_cpu_capability()
-    return {
-        "machine": f"{os.cpu_count()}-core {platform.machine()} CPU, {capability}",
-        "threads": torch.get_num_threads(),
-        "images": arguments.images,
-        "classes": arguments.classes,
-        "repeats": arguments.repeats,
-        "versions": {n: version(n) for n in ("visprism", "torch", "torchmetrics")}
-        | {"python": platform.python_version()},
-        "commit": revision(),
-        "date": datetime.now(UTC).date().isoformat(),
-    }
+    """Where the numbers are from."""
+    return made_with(
+        "torchmetrics",
+        images=arguments.images,
+        classes=arguments.classes,
+        repeats=arguments.repeats,
+    )
 
 
 if __name__ == "__main__":

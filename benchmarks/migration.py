@@ -9,7 +9,6 @@ installed is left out, with the reason. Each row has both numbers, or the larges
 many. The rows stand in benchmarks/results/migration.json and in docs/migration.md.
 """
 
-import argparse
 import contextlib
 import importlib
 import io
@@ -26,6 +25,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from harness import options
 from torch import Tensor, nn
 from torch.utils.data import DataLoader, TensorDataset
 
@@ -294,10 +294,9 @@ WAYS: dict[str, Callable[[], Iterator[Row]]] = {
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = options(__doc__, RESULTS)
     parser.add_argument("--authors", metavar="DIR", help="clone of how-do-vits-work")
     parser.add_argument("--only", nargs="+", choices=WAYS, default=list(WAYS))
-    parser.add_argument("--write", action="store_true", help=f"write {RESULTS.name}")
     arguments = parser.parse_args()
     if arguments.authors:
         sys.path.insert(0, arguments.authors)

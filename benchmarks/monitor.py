@@ -28,6 +28,7 @@ from typing import Any
 
 import timm
 import torch
+from harness import options
 from torch.nn.functional import cross_entropy
 
 import visprism as vp
@@ -49,7 +50,7 @@ RECIPES = {
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = options(__doc__, RESULTS)
     parser.add_argument("parts", nargs="*", help="of overhead, alarms and snapshots")
     parser.add_argument("--runs", nargs="+", type=Path)
     parser.add_argument("--data", help="of snapshots; their test images are measured")
@@ -58,7 +59,6 @@ def main() -> None:
     parser.add_argument("--images", type=int, default=256, help="of each measurement")
     parser.add_argument("--minutes", type=float, default=5.0, help="of each network")
     parser.add_argument("--epochs", type=int, default=3, help="of each recipe")
-    parser.add_argument("--write", action="store_true", help=f"write {RESULTS.name}")
     arguments = parser.parse_args()
     about = {
         "machine": platform.processor() or platform.machine(),

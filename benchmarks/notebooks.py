@@ -6,7 +6,6 @@
 Claim: each notebook ends in under a minute on two cores.
 """
 
-import argparse
 import json
 import os
 import platform
@@ -20,13 +19,14 @@ from importlib.metadata import version
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+from harness import options
+
 ROOT = Path(__file__).parents[1]
 RESULTS = Path(__file__).parent / "results" / "notebooks.json"
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--write", action="store_true", help=f"write {RESULTS.name}")
+    parser = options(__doc__, RESULTS)
     write = parser.parse_args().write
     lessons = runpy.run_path(str(ROOT / "docs" / "generators" / "notebooks.py"))["LESSONS"]
     rows = []

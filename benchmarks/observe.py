@@ -14,26 +14,21 @@ at most twice as long, and memory does not grow with the data.
 """
 
 import argparse
-import json
-import os
-import platform
 import resource
 import subprocess
 import sys
 import time
-from datetime import UTC, datetime
-from importlib.metadata import version
 from pathlib import Path
 from statistics import median
 from typing import Any
 
 import timm
 import torch
+from harness import made_with, options, write
 from torch import Tensor, nn
 
 from visprism import CKA, Anatomy, Fourier, Variance, attentions, dissect, observe, watch
 from visprism.analyses.attention.attention import Attention
-from visprism.core.provenance import revision
 
 MODELS: dict[str, dict[str, Any]] = {
     "resnet50": {"zero_init_last": False},  # or its random blocks would all be the identity
@@ -44,10 +39,8 @@ BATCH, SIZE = 16, 224
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--repeats", type=int, default=7)
+    parser = options(__doc__, RESULTS, repeats=7)
     parser.add_argument("--models", nargs="+", default=list(MODELS), choices=list(MODELS))
-    parser.add_argument("--write", action="store_true", help=f"write {RESULTS.name}")
     parser.add_argument("--peak", nargs=2, metavar=("MODEL", "BATCHES"), help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.peak:
@@ -56,9 +49,7 @@ def main() -> None:
     rows = [measured(name, arguments.repeats) for name in arguments.models]
     print_table(rows)
     if arguments.write:
-        RESULTS.parent.mkdir(exist_ok=True)
-        RESULTS.write_text(json.dumps({"setting": setting(arguments), "rows": rows}, indent=2))
-        print(f"wrote {RESULTS}")
+        write(RESULTS, setting(arguments), rows)
 
 
 def built(name: str) -> tuple[nn.Module, Tensor]:
@@ -138,19 +129,10 @@ def fresh_peak(name: str, batches: int) -> float:
 
 
 def setting(arguments: argparse.Namespace) -> dict:
-    capability = torch.backends.cpu.get_cpu_capability()
-    return {
-        "machine": f"{os.cpu_count()}-core {platform.machine()} CPU, {capability}",
-        "threads": torch.get_num_threads(),
-        "batch": BATCH,
-        "image": [3, SIZE, SIZE],
-        "precision": "fp32",
-        "repeats": arguments.repeats,
-        "versions": {name: version(name) for name in ("visprism", "torch", "timm")}
-        | {"python": platform.python_version()},
-        "commit": revision(),
-        "date": datetime.now(UTC).date().isoformat(),
-    }
+    """Where the numbers are from."""
+    return made_with(
+        "timm", batch=BATCH, image=[3, SIZE, SIZE], precision="fp32", repeats=arguments.repeats
+    )
 
 
 def print_table(rows: list[dict]) -> None:

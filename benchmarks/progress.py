@@ -11,24 +11,18 @@ of the measurements, and compared with what they took from there.
 Claim: no silence is above two seconds, and after a third the time left is right within 20%.
 """
 
-import argparse
-import json
 import os
-import platform
 import pty
 import re
 import select
 import sys
 import time
-from datetime import UTC, datetime
-from importlib.metadata import version
 from itertools import pairwise
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import pyte  # pyrefly: ignore[missing-import] (see above)
-
-from visprism.core.provenance import revision
+from harness import made_with, options, write
 
 RESULTS = Path(__file__).parent / "results" / "progress.json"
 COMMANDS = {
@@ -46,10 +40,7 @@ Moment = tuple[float, float]  # seconds from the start, and those that are said 
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--repeats", type=int, default=3)
-    parser.add_argument("--write", action="store_true", help=f"write {RESULTS.name}")
-    arguments = parser.parse_args()
+    arguments = options(__doc__, RESULTS, repeats=3).parse_args()
     rows = []
     for case, command in COMMANDS.items():
         for _ in range(arguments.repeats):
@@ -62,7 +53,7 @@ def main() -> None:
                 flush=True,
             )
     if arguments.write:
-        RESULTS.write_text(json.dumps({"setting": setting(), "rows": rows}, indent=1) + "\n")
+        write(RESULTS, setting(), rows)
 
 
 def measured(words: list[str]) -> dict:
@@ -117,13 +108,8 @@ def error(moments: list[Moment], share: float) -> float:
 
 
 def setting() -> dict:
-    return {
-        "commit": revision(),
-        "date": datetime.now(UTC).date().isoformat(),
-        "machine": f"{os.cpu_count()} cores, {platform.machine()}",
-        "versions": {n: version(n) for n in ("visprism", "torch", "rich")}
-        | {"python": platform.python_version()},
-    }
+    """Where the numbers are from."""
+    return made_with("rich")
 
 
 if __name__ == "__main__":

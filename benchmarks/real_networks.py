@@ -12,7 +12,6 @@ Claim: none; these are the figures of docs/real_networks.md, and a column of doc
 Attention is low-pass and lowers variance there, or does not, as the table says.
 """
 
-import argparse
 import json
 import platform
 from dataclasses import replace
@@ -28,6 +27,7 @@ import onnx
 import onnxruntime
 import timm
 import torch
+from harness import options
 from onnx import numpy_helper
 from safetensors.torch import save_file
 from torch import Tensor, nn
@@ -64,11 +64,10 @@ MEAN, STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = options(__doc__, RESULTS)
     parser.add_argument("--data", required=True, help="photographs of ImageNet with labels")
     parser.add_argument("--limit", type=int, default=500, help="images")
     parser.add_argument("--page", type=Path, help="folder of the study")
-    parser.add_argument("--write", action="store_true", help=f"write {RESULTS.name}")
     arguments = parser.parse_args()
     vit, difference = vit_small()
     print(f"ViT-S/14: the tokens differ from those of ONNX Runtime by at most {difference:.1e}")

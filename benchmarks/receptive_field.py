@@ -11,23 +11,15 @@ n blocks of equal cost need at least 1 + n / 2 forward passes.
 Claim: none; 4 forward passes are the target, and less than the arithmetic of most networks.
 """
 
-import argparse
-import json
-import os
-import platform
-import time
-from collections.abc import Callable
-from datetime import UTC, datetime
-from importlib.metadata import version
 from pathlib import Path
 from statistics import median
 
 import timm
 import torch
+from harness import in_turns, made_with, options, write
 
 from visprism import dissect
 from visprism.analyses.features.receptive_field import ReceptiveField
-from visprism.core.provenance import revision
 
 MODELS = ("resnet18", "resnet50", "convnext_tiny", "vit_tiny_patch16_224")
 RESULTS = Path(__file__).parent / "results" / "receptive_field.json"
@@ -35,18 +27,15 @@ IMAGES, SIZE = 8, 224
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--repeats", type=int, default=3)
+    parser = options(__doc__, RESULTS, repeats=3)
     parser.add_argument("--models", nargs="+", default=list(MODELS), choices=MODELS)
-    parser.add_argument("--write", action="store_true", help=f"write {RESULTS.name}")
     arguments = parser.parse_args()
     rows = []
     for name in arguments.models:
         rows.append(measured(name, arguments.repeats))
         print("{model:<22}{blocks:3} blocks{ratio:7.1f} forward passes".format(**rows[-1]))
     if arguments.write:
-        content = {"setting": setting(arguments.repeats), "rows": rows}
-        RESULTS.write_text(json.dumps(content, indent=1) + "\n")
+        write(RESULTS, setting(arguments.repeats), rows)
 
 
 def measured(name: str, repeats: int) -> dict:
@@ -59,38 +48,22 @@ def measured(name: str, repeats: int) -> dict:
         with torch.no_grad():
             model(images)
 
-    forward()  # warms up
-    pairs = [
-        (seconds_of(forward), seconds_of(lambda: ReceptiveField().of(anatomy, [images])))
-        for _ in range(repeats)
-    ]
+    taken = in_turns(
+        {"forward": forward, "fields": lambda: ReceptiveField().of(anatomy, [images])}, repeats
+    )
+    pairs = zip(taken["fields"], taken["forward"], strict=True)
     return {
         "model": name,
         "blocks": sum(block.layout is not None for block in anatomy),
-        "forward": median(forward for forward, _ in pairs),
-        "receptive fields": median(fields for _, fields in pairs),
-        "ratio": median(fields / forward for forward, fields in pairs),
+        "forward": median(taken["forward"]),
+        "receptive fields": median(taken["fields"]),
+        "ratio": median(fields / forward for fields, forward in pairs),
     }
-
-
-def seconds_of(run: Callable[[], object]) -> float:
-    start = time.process_time()
-    run()
-    return time.process_time() - start
 
 
 def setting(repeats: int) -> dict:
-    """What the seconds were measured with."""
-    return {
-        "commit": revision(),
-        "date": datetime.now(UTC).date().isoformat(),
-        "machine": f"{os.cpu_count()}-core {platform.machine()} CPU",
-        "threads": torch.get_num_threads(),
-        "images": [IMAGES, 3, SIZE, SIZE],
-        "repeats": repeats,
-        "versions": {name: version(name) for name in ("visprism", "torch", "timm")}
-        | {"python": platform.python_version()},
-    }
+    """Where the numbers are from."""
+    return made_with("timm", images=[IMAGES, 3, SIZE, SIZE], repeats=repeats)
 
 
 if __name__ == "__main__":

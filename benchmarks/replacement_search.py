@@ -12,7 +12,6 @@ interrupted run is resumed from OUT.
 Claim: none; these are the figures of docs/harmonize.md.
 """
 
-import argparse
 import json
 import os
 import platform
@@ -23,6 +22,7 @@ from pathlib import Path
 
 import numpy as np
 import torch
+from harness import options
 from scipy.stats import ttest_1samp
 
 from visprism import RECIPES, Job, Recipe
@@ -44,13 +44,10 @@ def paired_mean(differences: np.ndarray) -> dict[str, float]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = options(__doc__, RESULTS, epochs=5, repeats=3)
     parser.add_argument("--data", required=True, metavar="DATA")
     parser.add_argument("--out", type=Path, default=Path("runs/replacement_search"))
-    parser.add_argument("--epochs", type=int, default=5)
     parser.add_argument("--subset", type=float, default=0.2, help="of the training images")
-    parser.add_argument("--repeats", type=int, default=3)
-    parser.add_argument("--write", action="store_true", help=f"write {RESULTS.name}")
     arguments = parser.parse_args()
     torch.set_num_threads(1)
     recipe = RECIPES["quick"]().replace(

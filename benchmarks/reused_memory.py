@@ -9,22 +9,18 @@ turns, each in a process of its own: what one has freed is there to be reused by
 
 import argparse
 import json
-import os
-import platform
 import subprocess
 import sys
 import time
 from contextlib import nullcontext
-from datetime import UTC, datetime
-from importlib.metadata import version
 from pathlib import Path
 from statistics import median
 
 import timm
 import torch
+from harness import made_with, options, write
 
 from visprism.core.memory import reused_memory
-from visprism.core.provenance import revision
 
 RESULTS = Path(__file__).parent / "results" / "reused_memory.json"
 MODELS = ("resnet18", "resnet50", "vit_tiny_patch16_224")
@@ -33,9 +29,8 @@ WAYS = {"returned": nullcontext, "reused": reused_memory}
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = options(__doc__, RESULTS)
     parser.add_argument("--repeats", type=int, default=3, help="processes of each way")
-    parser.add_argument("--write", action="store_true", help=f"write {RESULTS.name}")
     parser.add_argument("--case", nargs=2, metavar=("MODEL", "WAY"), help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.case:
@@ -51,9 +46,7 @@ def main() -> None:
         rows.append(row)
         print(f"{model:<22}" + "".join(f"  {way} {row[way]:.3f} s" for way in WAYS), flush=True)
     if arguments.write:
-        content = json.dumps({"setting": setting(arguments), "rows": rows}, indent=1)
-        RESULTS.write_text(content + "\n")
-        print(f"wrote {RESULTS}")
+        write(RESULTS, setting(arguments), rows)
 
 
 def seconds(model: str, way: str) -> float:
@@ -77,19 +70,8 @@ def in_fresh_process(model: str, way: str) -> float:
 
 
 def setting(arguments: argparse.Namespace) -> dict:
-    """What the seconds were measured with."""
-    return {
-        "commit": revision(),
-        "date": datetime.now(UTC).date().isoformat(),
-        "machine": f"{os.cpu_count()}-core {platform.machine()} CPU",
-        "batch": 16,
-        "passes": PASSES,
-        "repeats": arguments.repeats,
-        "versions": {
-            **{name: version(name) for name in ("visprism", "torch", "timm")},
-            "python": platform.python_version(),
-        },
-    }
+    """Where the numbers are from."""
+    return made_with("timm", batch=16, passes=PASSES, repeats=arguments.repeats)
 
 
 if __name__ == "__main__":

@@ -37,6 +37,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from harness import options
 
 from visprism import LoadedModel, batches, load_data, load_model, read_metadata, save_checkpoint
 from visprism.analyses.predictions.calibration import calibration
@@ -111,7 +112,7 @@ LICENSES = {
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = options(__doc__, threads=1)
     parser.add_argument("names", nargs="+", metavar="NAME", choices=[*NETWORKS, "all"])
     parser.add_argument("--data", metavar="DATA", help="where the data of NAME are")
     parser.add_argument("--runs", type=Path, default=Path("runs"), metavar="DIR")
@@ -122,7 +123,6 @@ def main() -> None:
     parser.add_argument(
         "--unfinished", action="store_true", help="take the last state of a stopped run"
     )
-    parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--write", action="store_true", help=f"write {RESULTS.name}/NAME.json")
     arguments = parser.parse_args()
     torch.set_num_threads(arguments.threads)

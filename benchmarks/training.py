@@ -16,18 +16,16 @@ Claim: ResNet-18 trains at least 1.8 times as fast as the peer, and the pipeline
 import argparse
 import json
 import os
-import platform
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from datetime import UTC, datetime
-from importlib.metadata import version
 from itertools import chain
 from pathlib import Path
 from statistics import median
 
 import timm
 import torch
+from harness import made_with, options
 from PIL import Image
 from timm.data import Mixup
 from timm.data.auto_augment import rand_augment_transform
@@ -39,7 +37,6 @@ from torchvision import transforms
 from visprism import RECIPES, Feed, load_model
 from visprism.core.devices import Compute
 from visprism.core.preprocessing import Preprocessing
-from visprism.core.provenance import revision
 from visprism.images.augmentation import STRONG
 from visprism.training.engine import Engine
 from visprism.training.losses import task_loss
@@ -56,11 +53,9 @@ Steps = Iterator[tuple[float, float]]  # each step by the clock, and of it the d
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--steps", type=int, default=10)
+    parser = options(__doc__, RESULTS, steps=10)
     parser.add_argument("--threads", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--device", default="cpu")
-    parser.add_argument("--write", action="store_true", help=f"write {RESULTS.name}")
     arguments = parser.parse_args()
     torch.set_num_threads(arguments.threads)
     rows = [row for name in MODELS for row in compared(name, arguments)]
@@ -179,19 +174,15 @@ def model_of(name: str) -> nn.Module:
 
 
 def setting(arguments: argparse.Namespace) -> dict:
-    capability = torch.backends.cpu.get_cpu_capability()
-    names = ("visprism", "torch", "torchvision", "timm", "pillow")
-    return {
-        "machine": f"{os.cpu_count()}-core {platform.machine()} CPU, {capability}",
-        "device": arguments.device,
-        "threads": torch.get_num_threads(),
-        "batch_size": BATCH,
-        "steps": arguments.steps,
-        "versions": {name: version(name) for name in names}
-        | {"python": platform.python_version()},
-        "commit": revision(),
-        "date": datetime.now(UTC).date().isoformat(),
-    }
+    """Where the numbers are from."""
+    return made_with(
+        "torchvision",
+        "timm",
+        "pillow",
+        device=arguments.device,
+        batch_size=BATCH,
+        steps=arguments.steps,
+    )
 
 
 def print_table(rows: list[dict]) -> None:

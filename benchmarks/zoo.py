@@ -14,24 +14,18 @@ Claim: none; it is the table of docs/models.md.
 
 import argparse
 import json
-import os
-import platform
 import re
-import time
 from collections.abc import Iterable
 from contextlib import nullcontext
-from datetime import UTC, datetime
 from fnmatch import fnmatch
-from importlib.metadata import version
 from pathlib import Path
-from statistics import median
 
 import torch
+from harness import in_turns, made_with, medians, write
 from torch import Tensor, nn
 
 from visprism import MODELS
 from visprism.anatomy.trace.operation_counter import MacCounter
-from visprism.core.provenance import revision
 from visprism.models.zoo_registry import image_size
 
 RESULTS = Path(__file__).parent / "results" / "zoo.json"
@@ -58,7 +52,7 @@ def main() -> None:
         stored = json.loads(RESULTS.read_text("utf-8"))["rows"] if RESULTS.is_file() else []
         by_name = {row["name"]: row for row in (*stored, *rows)}
         rows = [by_name[name] for name in MODELS if name in by_name]
-        RESULTS.write_text(json.dumps({"setting": setting(arguments), "rows": rows}, indent=2))
+        write(RESULTS, setting(arguments), rows)
         before, _, after = DOCUMENT.read_text("utf-8").partition("| network |")
         rest = re.sub(r"^.*?\n\n", "", after, count=1, flags=re.DOTALL)
         DOCUMENT.write_text(f"{before}{table(rows)}\n{rest}", "utf-8")
@@ -85,12 +79,7 @@ def measured(name: str, repeats: int) -> dict:
 @torch.no_grad()
 def seconds(model: nn.Module, images: Tensor, repeats: int) -> float:
     """The processor's time for a pass of all images."""
-    times = []
-    for _ in range(repeats + 1):
-        start = time.process_time()
-        model(images)
-        times.append(time.process_time() - start)
-    return median(times[1:])
+    return medians(in_turns({"pass": lambda: model(images)}, repeats))["pass"]
 
 
 def table(rows: Iterable[dict]) -> str:
@@ -119,20 +108,15 @@ def speed(row: dict) -> str:
 
 
 def setting(arguments: argparse.Namespace) -> dict:
-    return {
-        "machine": f"{os.cpu_count()}-core {platform.machine()} CPU, "
-        f"{torch.backends.cpu.get_cpu_capability()}",
-        "threads": torch.get_num_threads(),
-        "clock": "time.process_time",
-        "precision": "fp32",
-        "batch": BATCH,
-        "classes": CLASSES,
-        "repeats": arguments.repeats,
-        "versions": {name: version(name) for name in ("visprism", "torch", "timm")}
-        | {"python": platform.python_version()},
-        "commit": revision(),
-        "date": datetime.now(UTC).date().isoformat(),
-    }
+    """Where the numbers are from."""
+    return made_with(
+        "timm",
+        clock="time.process_time",
+        precision="fp32",
+        batch=BATCH,
+        classes=CLASSES,
+        repeats=arguments.repeats,
+    )
 
 
 if __name__ == "__main__":

@@ -15,23 +15,18 @@ Claim: every network of the zoo has the same weights from the same seed, every p
 is reached, and its loss and its logits behind the step are finite (results/zoo_steps.json).
 """
 
-import argparse
 import json
-import os
-import platform
 import time
 from collections.abc import Sequence
-from datetime import UTC, datetime
 from fnmatch import fnmatch
-from importlib.metadata import version
 from pathlib import Path
 
 import torch
+from harness import made_with, options, write
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
 from visprism import MODELS, load_model
-from visprism.core.provenance import revision
 from visprism.core.run import stream
 from visprism.models.zoo_registry import image_size
 
@@ -42,9 +37,8 @@ LR = 1e-4
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = options(__doc__, RESULTS)
     parser.add_argument("patterns", nargs="*", default=["*"], help="of names, as 'alter_*'")
-    parser.add_argument("--write", action="store_true", help=f"write {RESULTS.name}")
     arguments = parser.parse_args()
     names = [n for n in MODELS if any(fnmatch(n, pattern) for pattern in arguments.patterns)]
     rows = []
@@ -60,8 +54,7 @@ def main() -> None:
     print(f"{complete} of {len(rows)} networks: same weights, all reached, all finite")
     if arguments.write:
         rows = with_stored(rows)
-        RESULTS.write_text(json.dumps({"setting": setting(), "rows": rows}, indent=2) + "\n")
-        print(f"wrote {RESULTS}")
+        write(RESULTS, setting(), rows)
 
 
 def with_stored(rows: Sequence[dict]) -> list[dict]:
@@ -131,19 +124,14 @@ def loss_of(logits: Tensor | Sequence[Tensor]) -> Tensor:
 
 
 def setting() -> dict:
-    return {
-        "machine": f"{os.cpu_count()}-core {platform.machine()} CPU, "
-        f"{torch.backends.cpu.get_cpu_capability()}",
-        "threads": torch.get_num_threads(),
-        "precision": "bfloat16 autocast",
-        "batch": BATCH,
-        "seed": SEED,
-        "optimizer": f"AdamW, learning rate {LR:g}",
-        "versions": {name: version(name) for name in ("visprism", "torch", "timm")}
-        | {"python": platform.python_version()},
-        "commit": revision(),
-        "date": datetime.now(UTC).date().isoformat(),
-    }
+    """Where the numbers are from."""
+    return made_with(
+        "timm",
+        precision="bfloat16 autocast",
+        batch=BATCH,
+        seed=SEED,
+        optimizer=f"AdamW, learning rate {LR:g}",
+    )
 
 
 if __name__ == "__main__":
