@@ -34,3 +34,18 @@ def imported(path):
 
 def test_files_do_not_import_each_other_in_circles():
     TopologicalSorter({path: imported(path) for path in PACKAGE.rglob("*.py")}).prepare()
+
+
+def test_files_that_docstrings_and_comments_name_exist():
+    """Also in the tests: a file that is renamed is renamed in words, too."""
+    stale = [
+        f"{path.relative_to(PROJECT)}: {name}"
+        for folder in ("src", "tests", "benchmarks", "experiments", "examples")
+        for path in (PROJECT / folder).rglob("*.py")
+        for name in re.findall(
+            r"(?<![\w/.-])(?:src|tests|docs|benchmarks|experiments|examples)/[\w/.-]+\.(?:py|md)",
+            path.read_text("utf-8"),
+        )
+        if not (PROJECT / name).is_file()
+    ]
+    assert not stale, "\n".join(stale)

@@ -45,6 +45,7 @@ NEEDED = {
 
 # Images, where four are too few.
 FEWEST = {
+    "class-separability": 20,
     "feature-similarity": 24,
     "intrinsic-dimension": 24,
     "readout": 24,

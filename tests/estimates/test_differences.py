@@ -1,4 +1,4 @@
-"""Laws of differences of two models (src/visprism/estimates/differences.py)."""
+"""Laws of differences of two models (src/visprism/estimates/answers.py)."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""Laws of metadata in checkpoints (src/visprism/models/metadata.py)."""
+"""Laws of metadata in checkpoints (src/visprism/models/checkpoints.py)."""
 
 import json
 
