@@ -81,6 +81,8 @@ def test_follows_the_paper_s_rule(model, images):
     said = [str(finding) for finding in search.findings()]
     assert "2 MSA blocks selected (layer1.1, layer2.2) in 3 candidates" in said[0]
     assert "with 2 new seeds, validation accuracy 50.0% of the CNN and 65.0%" in said[1]
+    ranked = "layer1.1 + layer2.2 +15 [15, 15]; layer2.2 +10 [10, 10]; layer2.0 + layer2.2 +5"
+    assert ranked in said[2]
 
 
 def test_selection_and_confirmation_are_the_paired_t_test_of_scipy():

@@ -59,6 +59,9 @@ class Harmonize(Printing, Weights, Training):
     )
     data: str | None = argument(None, "training data of a search", "DATA")
     repeats: int = argument(3, "number of seeds of each candidate of a search", minimum=1)
+    alpha: float = argument(
+        0.05, "significance level of the test of each candidate", above=0, maximum=0.5
+    )
 
     def run(self) -> None:
         """Convert a CNN by a rule, or search for the blocks that attention should replace."""
@@ -76,7 +79,7 @@ class Harmonize(Printing, Weights, Training):
 
         require_single_process("visprism harmonize")
         if self.search is None:
-            names = ("data", "split", "epochs", "limit", "repeats", "set", "device")
+            names = ("data", "split", "epochs", "limit", "repeats", "alpha", "set", "device")
             check_used(self, dict.fromkeys(names, "--search"))
         heads = self.heads[0] if self.heads and len(self.heads) == 1 else self.heads
         msa = MSAConfig(heads, self.head_dim, self.window)
@@ -162,6 +165,7 @@ class Harmonize(Printing, Weights, Training):
                 recipe,
                 msa=msa,
                 repeats=self.repeats,
+                alpha=self.alpha,
                 report=lambda text: print(text, file=sys.stderr, flush=True),
                 run=replace(self.new_run(progress), seed=0),  # seeds are the recipe's
             )

@@ -95,7 +95,7 @@ def alternet_name(network: LoadedModel, cnn: str, names: Sequence[str], msa: MSA
     base = spec.name
     if spec.source == "file":
         path, _, function = base.rpartition(":")
-        base = f"{Path(path).expanduser().resolve()}:{function}"
+        base = f"{Path(path).expanduser()}:{function}"
     options: dict[str, Any] = {
         "library": spec.source if spec.source in ("timm", "torchvision") else "",
         "base": base,

@@ -27,6 +27,15 @@ def paired_gain(before: np.ndarray, after: np.ndarray) -> tuple[float, float]:
     return float(gains.mean()), float(gains.std(ddof=1) / np.sqrt(len(gains)))
 
 
+def gain_interval(before: np.ndarray, after: np.ndarray) -> tuple[float, float, float]:
+    """Mean of n paired differences d, and its 95% t interval, mean(d) ± t s / sqrt(n)."""
+    from scipy.stats import t as student
+
+    gain, error = paired_gain(before, after)
+    half = float(student.ppf(0.975, len(before) - 1)) * error
+    return gain, gain - half, gain + half
+
+
 @result_type("replacement-search")
 class ReplacementSearch(Result):
     """Accuracies of the candidates of a search; one row per candidate, seed and phase."""
@@ -86,12 +95,19 @@ class ReplacementSearch(Result):
         networks = self.confirmed()
         if not networks:
             return (float("nan"),) * 3
-        from scipy.stats import t as student
+        return gain_interval(*(network.accuracy for network in networks))
 
-        cnn, selected = networks
-        gain, error = paired_gain(cnn.accuracy, selected.accuracy)
-        half = float(student.ppf(0.975, len(cnn) - 1)) * error
-        return gain, gain - half, gain + half
+    def ranking(self) -> list[tuple[str, float, float, float]]:
+        """Replaced blocks of each candidate, and its gain over the CNN, the largest first.
+
+        With 95% t intervals over the seeds. The largest gain of several is optimistic.
+        """
+        cnn, *others = self.candidates()
+        gains = [
+            (str(one.placement[0]), *gain_interval(cnn.accuracy, one.accuracy))
+            for one in others
+        ]
+        return sorted(gains, key=lambda row: -row[1])
 
     def sentences(self) -> Iterator[str | Finding]:
         """What was selected by which test, and the gain on seeds that selected nothing."""
@@ -103,6 +119,7 @@ class ReplacementSearch(Result):
                 f"no MSA block raises the validation accuracy significantly: 0 of {number} "
                 f"candidates selected ({test})"
             )
+            yield from self._ranked()
             return
         yield Finding(
             f"{len(self.best)} MSA blocks selected ({', '.join(self.best)}) in {number} "
@@ -114,9 +131,26 @@ class ReplacementSearch(Result):
         significant = "" if low > 0 or high < 0 else ", not significant"
         yield (
             f"with {count} new seeds, validation accuracy {means[0]:.1%} of the CNN and "
-            f"{means[1]:.1%} of the selected network: {100 * gain:+.2g} percentage points "
-            f"[{100 * low:.2g}, {100 * high:.2g}] (95% t interval over seeds){significant}"
+            f"{means[1]:.1%} of the selected network: a gain of {_points(gain, low, high)} "
+            f"percentage points (95% t interval over seeds){significant}"
         )
+        yield from self._ranked()
+
+    def _ranked(self) -> Iterator[str]:
+        ranked = [
+            f"{blocks.replace(',', ' + ')} {_points(gain, low, high)}"
+            for blocks, gain, low, high in self.ranking()
+        ]
+        if ranked:
+            yield (
+                f"gain over the CNN in percentage points (95% t intervals over "
+                f"{len(self.candidates()[0])} seeds, not corrected for the choice among "
+                f"{len(ranked)}): {'; '.join(ranked)}"
+            )
+
+
+def _points(gain: float, low: float, high: float) -> str:
+    return f"{100 * gain:+.2g} [{100 * low:.2g}, {100 * high:.2g}]"
 
 
 @figure(width=3.2, height=2.6)

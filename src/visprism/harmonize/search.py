@@ -257,6 +257,7 @@ class RecipeTrainer:
     def __init__(self, job: Job, recipe: Recipe, run: Run = DEFAULT_RUN) -> None:
         prepared = prepare(job, recipe, run)
         self.network, self.images = prepared.network, prepared.images
+        self.begin = prepared.begin
         self._training, validation = held_out(prepared.images, VALIDATION, seed=recipe.seed)
         self.preprocessing = choose_preprocessing(job, recipe, self.network, self._training)
         self._validation = list(batches(validation, self.preprocessing, _VALIDATION_BATCH))
@@ -297,6 +298,7 @@ def search_by_recipe(
     recipe's seed is the first repeat's.
     """
     trainer = RecipeTrainer(job, recipe, run)
+    report(f"every candidate {trainer.begin}; its MSA blocks start from random weights")
     preprocessing = trainer.preprocessing
     height, width = preprocessing.size
     result = search_replacements(
