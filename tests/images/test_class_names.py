@@ -44,7 +44,7 @@ def made_folder(path, names, number=4):
 def accuracy(model, data):
     study = vp.examine({"m": model.eval()}, data, analyses=["calibration"])
     assert not study.failures, study.failures
-    return float(study["m"]["calibration"].of("accuracy"))
+    return float(study["m"]["calibration"].accuracy)
 
 
 @pytest.mark.parametrize("way", ["folder", "dataset", "loader", "subset"])

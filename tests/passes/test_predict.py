@@ -75,7 +75,7 @@ def half_in_training():
 def test_models_and_data_without_predictions_are_refused(model, pairs):
     images, _ = pairs[0]
     for given, data, sentence in (
-        (model, [(images, torch.rand(4, 5))], "one class index per image"),
+        (model, [(images, torch.rand(4, 5))], "one class index"),
         (model, [images], r"a batch must be \(images, targets\), got Tensor"),
         (model, [], "batches must hold at least one image, got none"),
         (nn.Conv2d(3, 5, 1).eval(), pairs, r"logits \(images, classes\), got \(4, 5, 4, 4\)"),

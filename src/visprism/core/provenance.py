@@ -28,6 +28,7 @@ class Provenance:
     image_shape: tuple[int, ...] = ()  # (channels, height, width)
     batch_size: int = 0
     preprocessing: str = ""
+    task: str = "classification"  # what outputs and targets mean
     protocol: str = "default"  # "default", or "paper" for what the reference's code does
     precision: str = "fp32"
     device: str = "cpu"
@@ -49,6 +50,7 @@ class Provenance:
             else self.data,
             shape,
             self.preprocessing,
+            "" if self.task == "classification" else f"task: {self.task}",
             f"protocol: {self.protocol}",
             f"{self.precision} on {self.device}",
             f"visprism {self.visprism}, torch {self.torch}",

@@ -100,6 +100,12 @@ class DataOptions(Sized):
         "logits only)",
         minimum=1,
     )
+    task: Any = argument(
+        None,
+        "what outputs and targets mean: classification, multilabel, regression, segmentation, "
+        "retrieval or a registered task (default: as the model or the targets state)",
+        "NAME",
+    )
     skip_bad: bool = argument(
         False, "leave out images that cannot be read (default: refuse them)"
     )

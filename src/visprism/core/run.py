@@ -18,6 +18,7 @@ from visprism.core.errors import InputError
 from visprism.core.interruption import check_interruption
 from visprism.core.processes import rank, share, world_size
 from visprism.core.provenance import Provenance
+from visprism.core.tasks import CLASSIFICATION, Task
 
 T = TypeVar("T")
 
@@ -48,6 +49,7 @@ class Run:
         progress: shows how far a measurement is.
         provenance: which the measurement completes.
         deadline: of `time.monotonic`, seconds; None: no limit.
+        task: what outputs and targets mean; see `visprism.core.tasks`.
 
     Example:
         >>> Run(seed=1).named("model", "images").provenance.model
@@ -59,6 +61,7 @@ class Run:
     progress: Progress | None = None
     provenance: Provenance = field(default_factory=Provenance, repr=False)
     deadline: float | None = None
+    task: Task = CLASSIFICATION
 
     def named(self, model: str, data: str, **changes: Any) -> "Run":
         """The same run with this model and data (and other fields) in its provenance."""

@@ -102,12 +102,20 @@ def figure(**room: Any) -> Callable[[Draw], Draw]:
     """
 
     def register(draw: Draw) -> Draw:
-        frame = Frame(**room, draw=draw)
+        @wraps(draw)
+        def worded(result: Result, ax: Axes, **options: Any) -> Axes:
+            """The figure, with the words of the task of the result."""
+            axes = draw(result, ax, **options)
+            if (words := result.words) is not str:
+                ax.set(xlabel=words(ax.get_xlabel()), ylabel=words(ax.get_ylabel()))
+            return axes
+
+        frame = Frame(**room, draw=worded)
 
         @wraps(draw)
         def on_axes(result: Result, ax: Axes | None = None, **options: Any) -> Axes:
             if ax is not None:
-                draw(result, ax, **options)
+                worded(result, ax, **options)
                 frame.key(ax, [ax])
                 return ax
             from matplotlib import pyplot  # its figures are global: here only
@@ -117,7 +125,7 @@ def figure(**room: Any) -> Callable[[Draw], Draw]:
             height = scale * frame.height + frame.key_height
             with paper_style():
                 figure, ax = pyplot.subplots(figsize=(width, height))
-                draw(result, ax, **options)
+                worded(result, ax, **options)
                 frame.key(figure, [ax])
             return ax
 

@@ -154,14 +154,24 @@ def within_one(values: Float[np.ndarray, "n rows"]) -> Ends:
 
 
 def proportion(values: Float[np.ndarray, "n rows"]) -> Ends:
-    """Wilson's interval of the share of units whose value is 1; NaN where none has a value."""
+    """Wilson's interval of the share of units whose value is 1; NaN where none has a value.
+
+    For values that are not all 0 or 1, such as the label accuracy of an image, `skewed`.
+    """
+    if not np.isin(values, (0.0, 1.0)).all(where=np.isfinite(values)):
+        return skewed(values)
     n = np.isfinite(values).sum(0)
     low, high = wilson(np.nansum(values, 0).astype(int), n)
     return np.where(n > 0, low, np.nan), np.where(n > 0, high, np.nan)
 
 
 def paired_proportion(values: Float[np.ndarray, "n rows"]) -> Ends:
-    """Bonett and Price's interval of a mean of -1, 0 and 1: a difference of two proportions."""
+    """Bonett and Price's interval of a mean of -1, 0 and 1: a difference of two proportions.
+
+    For other values, Student's.
+    """
+    if not np.isin(values, (-1.0, 0.0, 1.0)).all(where=np.isfinite(values)):
+        return student(values)
 
     def ends(column: np.ndarray) -> tuple[float, float]:
         return paired_proportions_interval(

@@ -51,6 +51,7 @@ LIKELIHOOD = Question(
     of="calibration",
     better="lower",
 )
+PERFORMANCE = Question("How well does the model do its task?", "accuracy")
 
 CALIBRATION = Question(
     "Is the model calibrated?",

@@ -5,8 +5,9 @@ Whatever the user has (an image set, a data set, a loader, an iterable of batche
 what a larger limit selects.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 from hashlib import blake2b
 from typing import Any
 
@@ -30,6 +31,9 @@ _SAMPLED = 64  # images whose size stands for all
 _COMPARED = 8  # images whose pixels stand for all
 
 
+Answers = Callable[[Preprocessing | None, range], Tensor]
+
+
 @dataclass(frozen=True, eq=False)
 class Images:
     """The images of a study, in one order: decoded on demand, or tensors in memory.
@@ -49,6 +53,9 @@ class Images:
     limit: int | None = None  # of images, as the user set it; None: not set
     notes: tuple[str, ...] = ()  # how they were read, where it could be read otherwise
     class_subset: tuple[int, ...] = ()  # classes that the data is defined to have; empty: all
+    # Targets that are no classes: of the images in a range, cropped for a preprocessing.
+    answers: Answers | None = field(default=None, repr=False)
+    table: Tensor | None = field(default=None, repr=False)  # these targets, of all images
     digest: str = ""  # of these images, before targets were matched with a model's outputs
     without_labels: str = ""  # why there are no targets; empty where the data has none
     image_set: ImageSet | None = field(default=None, repr=False)  # decoded on demand, or
@@ -103,6 +110,12 @@ class Images:
         change: Change | None = None,
     ) -> Batches:
         """Batches of (images, targets), or of images without labels; the same in every pass."""
+        if self.answers is not None:
+            bare = replace(self, answers=None)
+            plain = bare.batches(
+                preprocessing, batch_size=batch_size, limit=limit, change=change
+            )
+            return replace(plain, prepare=partial(self._answered, plain.prepare, preprocessing))
         if self.image_set is not None:
             way = required(preprocessing)
             return batches(
@@ -124,6 +137,24 @@ class Images:
         labels = None if self.targets is None else torch.from_numpy(self.targets)
         return in_batches(prepare, min(len(self), limit or len(self)), batch_size)
 
+    def _answered(
+        self,
+        prepare: Callable[[range], Any],
+        preprocessing: Preprocessing | None,
+        rows: range,
+    ) -> tuple[Any, Tensor]:
+        assert self.answers is not None
+        batch = prepare(rows)
+        inputs = batch[0] if isinstance(batch, tuple) else batch
+        return inputs, self.answers(preprocessing, rows)
+
+    def raw_targets(self, preprocessing: Preprocessing | None, rows: range) -> Tensor:
+        """Targets of whatever kind, of the images in a range."""
+        if self.answers is not None:
+            return self.answers(preprocessing, rows)
+        assert self.targets is not None
+        return torch.from_numpy(self.targets[rows.start : rows.stop])
+
     def pixels(
         self, preprocessing: Preprocessing | None, start: int, stop: int
     ) -> UInt8[Tensor, "b c h w"]:
@@ -143,6 +174,8 @@ class Images:
         if (images := self.image_set) is not None:
             digest = blake2b(f"{self.name}|{self.split}|{len(self)}|".encode(), digest_size=16)
             digest.update(images.targets.tobytes())
+            if self.table is not None:
+                digest.update(self.table.contiguous().view(torch.uint8).numpy().tobytes())
             if images.size_of is not None:
                 digest.update(np.array([*map(images.size_of, range(len(images)))]).tobytes())
             else:
@@ -151,6 +184,7 @@ class Images:
             return digest.hexdigest()
         digest = blake2b(digest_size=16)
         labels = [] if self.targets is None else [torch.from_numpy(self.targets)]
+        labels += [] if self.table is None else [self.table]
         for tensor in (*_tensors(self.tensors), *labels):
             digest.update(str((tuple(tensor.shape), tensor.dtype)).encode())
             digest.update(tensor.contiguous().view(torch.uint8).numpy().tobytes())
@@ -263,6 +297,7 @@ def tensor_images(
         )
     images: list[Any] = []
     targets: list[Tensor] = []
+    others: list[Any] = []  # targets that are no classes
     number = size = 0
     reason = ""
     for batch in data:
@@ -281,6 +316,7 @@ def tensor_images(
         # A copy, as some loaders fill the same memory with each batch.
         images.append(tree_map(lambda t: t[:taken].to("cpu", copy=True), inputs))  # noqa: B023
         targets += [] if labels is None else [labels[:taken]]
+        others += [] if given is None else [_numbers(given, len(tensors[0]), taken)]
         number += taken
         size += sum(tensor.nbytes for tensor in _tensors(images[-1]))
         if size > _MOST_BYTES:
@@ -307,6 +343,7 @@ def tensor_images(
             ordered[places] = batch
         return ordered
 
+    table = _table(others, order) if reason else None
     return Images(
         name="the given images",
         split="",
@@ -317,7 +354,30 @@ def tensor_images(
         without_labels=reason,
         tensors=tree_map(stacked, *images),
         normalization=preprocessing,
+        answers=None if table is None else partial(_rows_of, table),
+        table=table,
     )
+
+
+def _numbers(targets: Any, images: int, taken: int) -> Tensor | None:
+    """Numbers of each image; None for anything else, such as boxes."""
+    try:
+        numbers = torch.as_tensor(targets)
+    except (TypeError, ValueError, RuntimeError):
+        return None
+    return numbers[:taken].cpu() if numbers.ndim and len(numbers) == images else None
+
+
+def _table(parts: list[Any], order: Int64[np.ndarray, " n"]) -> Tensor | None:
+    """Targets of all images in the order; None where a batch has none or another shape."""
+    if any(part is None for part in parts) or len({part.shape[1:] for part in parts}) != 1:
+        return None
+    table = torch.cat(parts)
+    return table[torch.from_numpy(order)] if len(table) == len(order) else None
+
+
+def _rows_of(table: Tensor, _way: Preprocessing | None, rows: range) -> Tensor:
+    return table[rows.start : rows.stop]
 
 
 def to_pixels(images: Tensor, preprocessing: Preprocessing) -> UInt8[Tensor, "b c h w"]:

@@ -137,6 +137,7 @@ class Analysis(ABC):
         data: Any,
         *,
         preprocessing: Any = None,
+        task: Any = None,
         device: str | None = None,
         run: Run = DEFAULT_RUN,
     ):
@@ -148,12 +149,13 @@ class Analysis(ABC):
             data: batches of ``(images, targets)`` or of images, a data set, a name, or whatever
                 else `examine` takes; all images, in their order.
             preprocessing: resize, crop and normalization; needed where pixels are changed.
+            task: what outputs mean, by name or as a `Task`; None: as the data state.
             device: as torch names it; by default the run's, or where the model lies.
             run: device, precision, seed and progress.
         """
         require_default_device()
         run = run.at(device)
-        subject = subject_of(model, data, preprocessing=preprocessing, run=run)
+        subject = subject_of(model, data, preprocessing=preprocessing, run=run, task=task)
         try:
             reason = self.inapplicable(subject)
             if reason is not None:

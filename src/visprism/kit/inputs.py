@@ -42,6 +42,7 @@ from visprism.kit.model_on_images import (
     num_outputs,
     preprocessing_of,
 )
+from visprism.kit.task_of_data import task_of
 
 DataName = str | PathLike
 _TRAIN = "train"
@@ -163,10 +164,11 @@ def subject_of(
     preprocessing: Any = None,
     run: Run = DEFAULT_RUN,
     name: str = "",
+    task: Any = None,
 ) -> Subject:
     """The subject of one analysis outside of a study: all images, in their own order."""
     preprocessing = _preprocessing_of_user(preprocessing)
-    given, options = _candidate(model, None, run), DataOptions()
+    given, options = _candidate(model, None, run), DataOptions(task=task)
     stated = preprocessing or given.preprocessing
     side = None if stated is None else _side(stated)
     images = images_of(data, options, side=side, seed=None, preprocessing=preprocessing)
@@ -293,11 +295,15 @@ def _subject(
     classes, outputs = _classes_of(model.model), num_outputs(anatomy)
     matches = matched(images, classes, outputs)
     trained_on = matches if training is images else matched(training, classes, outputs)
+    both = [matches.images, trained_on.images]
+    of_data = task_of(options.task, anatomy, both, way, run)
     subject = Subject(
         name=name,
         anatomy=anatomy,
-        images=matches.images,
-        training_images=trained_on.images,
+        images=of_data.images[0],
+        training_images=of_data.images[1],
+        task=of_data.task,
+        without_outcome=of_data.reason,
         classes=classes,
         notes=tuple(filter(None, (*images.notes, matches.note, _frozen_text(model.model)))),
         unmatched=matches.reason or trained_on.reason,

@@ -19,6 +19,7 @@ from visprism.core.errors import InputError
 from visprism.core.memory import return_free_memory
 from visprism.core.preprocessing import OUTPUT, Preprocessing
 from visprism.core.run import DEFAULT_RUN, Run
+from visprism.core.tasks import CLASSIFICATION, Task
 from visprism.estimates.text import number_of
 from visprism.images.batches import Change, fixed_augmentation
 from visprism.images.class_names import matched
@@ -55,16 +56,17 @@ class OutputPasses:
         origin = run.measured(
             images=number, batch_size=of_pass.batch_size, image_shape=of_pass.image_shape
         )
-        return Predictions(self.clean.logits[:number], self.clean.targets[:number], origin)
+        part = self.clean.subset(torch.arange(number))
+        return replace(part, provenance=origin)
 
 
 def _joined(first: Predictions | None, second: Predictions) -> Predictions:
     if first is None:
         return second
-    return Predictions(
-        torch.cat([first.logits, second.logits]),
-        torch.cat([first.targets, second.targets]),
-        first.provenance,
+    return replace(
+        first,
+        logits=torch.cat([first.logits, second.logits]),
+        targets=torch.cat([first.targets, second.targets]),
     )
 
 
@@ -82,6 +84,8 @@ class Subject:
     preprocessing: Preprocessing | None = None  # None: unknown, pixels cannot be changed
     tensors: str = ""  # how tensors are normalized and who says so; "" of images
     notes: tuple[str, ...] = ()  # on the images and their classes, for the plan and the page
+    task: Task = CLASSIFICATION
+    without_outcome: str = ""  # why outputs cannot be compared with targets
     unmatched: str = ""  # why targets are no outputs of the model, by their names
     classes: ModelClasses = field(default_factory=ModelClasses, repr=False)  # of the outputs
     spec: str = ""  # how to load the model again; "" for a module from Python
@@ -202,9 +206,11 @@ class Subject:
     def named(self, run: Run, *, training: bool = False, augmented: bool = False) -> Run:
         """The run on the device of this model, with it and its data in the provenance."""
         images = self.training_images if training else self.images
+        run = replace(run, task=self.task)
         return run.on(self.model).named(
             self.spec or self.name,
             f"{images.name} ({images.split})" if images.split else images.name,
+            task=self.task.name,
             split="augmented training" if augmented else images.split,
             preprocessing=self._preparation,
             created=datetime.now(UTC).date().isoformat(),
@@ -217,7 +223,9 @@ class Subject:
         compute = run.compute.on(self.model)
         place = f"{compute.precision} on {compute.device}"
         images = number_of(self.num_images, "image")
-        return f"{self.name}: {images}, {self._preparation}; {place}{code}"
+        why = f" ({self.task.why})" if self.task.why else ""
+        task = "" if self.task == CLASSIFICATION else f"; task: {self.task.name}{why}"
+        return f"{self.name}: {images}, {self._preparation}; {place}{task}{code}"
 
     @property
     def _preparation(self) -> str:
@@ -237,6 +245,8 @@ class Subject:
             return reason
         if Needs.LABELS in needs and self.images.targets is None:
             return f"there are no labels in {self.images.name}"
+        if Needs.OUTCOMES in needs and (reason := self._without_outcomes()):
+            return reason
         if Needs.TARGETS in needs:
             # A category of shape and texture may be several classes of the model.
             reason = self._without_targets(categories=Needs.TEXTURES in needs)
@@ -277,7 +287,19 @@ class Subject:
             )
         return None
 
+    def _without_outcomes(self) -> str | None:
+        if self.task.single_class:
+            return self._without_targets(categories=False)
+        return self.without_outcome or None
+
     def _without_targets(self, *, categories: bool) -> str | None:
+        if self.without_outcome:
+            return self.without_outcome
+        if not self.task.single_class:
+            why = f" ({self.task.why})" if self.task.why else ""
+            return (
+                f"it measures one class for each image, and the task is {self.task.name}{why}"
+            )
         if self.images.targets is None:
             data, split = self.images.name, self.images.split
             data += f" ({split}). Choose a split with labels" if split else ""

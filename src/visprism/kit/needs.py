@@ -15,8 +15,9 @@ class Needs(Flag):
     FEATURES = auto()  # feature maps on a spatial grid; shares one streaming pass
     ATTENTION = auto()  # attention weights that can be read
     TARGETS = auto()  # labels of the classes that the model predicts
+    OUTCOMES = auto()  # targets of whatever task, of which a number and a loss by image follow
     LABELS = auto()  # labels, which need not be the model's classes
-    TRAINED = TARGETS | LABELS  # to random weights, labels mean nothing
+    TRAINED = TARGETS | OUTCOMES | LABELS  # to random weights, labels mean nothing
     PIXELS = auto()  # pixel values before normalization, hence a preprocessing
     GRADIENTS = auto()  # a model that can be differentiated
     TRAINING_IMAGES = auto()  # describes the training loss: training images where there are any

@@ -137,6 +137,11 @@ def cross_entropy(logits: Float[Tensor, "b k"], targets: Tensor) -> Float[Tensor
     return -(targets * functional.log_softmax(logits, dim=1)).sum(1)
 
 
+def loss_of(loss: Loss, run: Run) -> Loss:
+    """The loss of the run's task, where the default is not replaced by another loss."""
+    return loss if loss is not cross_entropy or run.task.single_class else run.task.loss
+
+
 def losses_of(loss: Loss, logits: Tensor, targets: Tensor) -> Float[Tensor, " b"]:
     """The loss of each example."""
     losses = loss(logits, targets)
@@ -227,6 +232,7 @@ class Objective:
         self.run.require_full_precision("derivatives of the loss")
         require_one_device(self.model, "derivatives of the loss")
         object.__setattr__(self, "run", self.run.on(self.model))
+        object.__setattr__(self, "loss", loss_of(self.loss, self.run))
         images = _first_images(self.batches)
         own = next(chain(self.model.parameters(), self.model.buffers()), None)
         trial = placed(first_images(images), None if own is None else own.device)

@@ -21,7 +21,7 @@ from visprism.core.statistics import t_quantile
 from visprism.estimates.estimated import Estimated
 from visprism.loss.directions import Direction, norm, parameters_of
 from visprism.loss.double_backward import BatchNorm, batch_statistics, clear_caches
-from visprism.loss.objective import Loss, cross_entropy, losses_of
+from visprism.loss.objective import Loss, cross_entropy, loss_of, losses_of
 from visprism.loss.planes import Plane
 from visprism.passes.batches import first_images, on_device, with_targets
 
@@ -146,6 +146,11 @@ class Evaluation:
         else:  # another loss may hold tensors, such as weights of classes
             logits = logits.to(torch.promote_types(logits.dtype, torch.float32))
         targets = torch.cat([targets for _, targets in self.samples.batches]).to(logits.device)
+        if (loss := loss_of(self.loss, self.run)) is not self.loss:
+            logits, task = logits.cpu().double(), self.run.task
+            values = (f(logits, targets.cpu()).double() for f in (loss, task.outcome))
+            nll, correct = (value.numpy() for value in values)
+            return PointLosses(nll, correct, logits.shape[1])
         soft = targets.ndim == 2
         nll = losses_of(self.loss, logits, targets.to(logits) if soft else targets)
         correct = logits.argmax(1) == (targets.argmax(1) if soft else targets)

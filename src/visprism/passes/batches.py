@@ -76,20 +76,21 @@ def images_of(batch: Batch, anatomy: Anatomy, compute: Compute) -> Images:
     return on_device(images, compute)
 
 
-def labeled(batch: Batch, compute: Compute) -> tuple[Images, Int64[Tensor, " b"]]:
-    """Images on the device, and one class index for each on the CPU."""
+def labeled(batch: Batch, compute: Compute) -> tuple[Images, Tensor]:
+    """Images on the device, and the targets on the CPU: one class index, or what a task has."""
     images, targets = _pair(batch)
     try:
         number = batch_size(images)
     except InputError as error:
         raise InputError(f"a batch must be (images, targets): {error}") from error
     targets = torch.as_tensor(targets)
-    if targets.shape != (number,) or targets.is_floating_point():
+    if targets.ndim == 0 or len(targets) != number:
         raise InputError(
             f"targets must be one class index per image ({number}), got shape "
             f"{tuple(targets.shape)} of type {str(targets.dtype).removeprefix('torch.')}"
         )
-    return on_device(images, compute), targets.cpu().long()
+    single = targets.ndim == 1 and not targets.is_floating_point()
+    return on_device(images, compute), targets.cpu().long() if single else targets.cpu()
 
 
 def targets_of(batch: Batch) -> Int64[Tensor, " b"] | None:

@@ -51,13 +51,28 @@ def outcomes_under(
         given = data[condition]
         if not isinstance(given, Predictions):
             given = predict(model, given, run=silent)
-        every.append(outcomes(given))
-        if not np.array_equal(every[0].target, every[-1].target):
+        every.append(_values(given))
+        if not np.array_equal(every[0]["target"], every[-1]["target"], equal_nan=True):
             raise InputError(
                 "data must hold the same images in the same order under all conditions, got "
                 f"other targets under {condition}"
             )
-    names = ("predicted", "correct", "nll", "confidence")
-    values = {name: np.stack([getattr(o, name) for o in every], axis=1) for name in names}
-    values["correct"] = values["correct"].astype(np.float64)
-    return OutcomesUnder(tuple(data), values, every[-1].classes, every[-1].provenance)
+    names = [name for name in every[0] if name != "target"]
+    values = {name: np.stack([o[name] for o in every], axis=1) for name in names}
+    return OutcomesUnder(tuple(data), values, given.num_classes, given.provenance)
+
+
+def _values(predictions: Predictions) -> dict[str, np.ndarray]:
+    """Values by image; of other tasks than classes only the outcome and the loss."""
+    if predictions.task.single_class:
+        o = outcomes(predictions)
+        names = ("target", "predicted", "nll", "confidence")
+        of_class = {name: getattr(o, name) for name in names}
+        return of_class | {"correct": o.correct.astype(np.float64)}
+    correct, loss = predictions.outcomes().numpy().T
+    missing = np.full(len(correct), np.nan)
+    targets = predictions.targets.numpy().astype(np.float64)
+    return {
+        "target": targets, "correct": correct, "nll": loss, "predicted": missing,
+        "confidence": missing,
+    }  # fmt: skip

@@ -19,6 +19,7 @@ from visprism.core.preprocessing import unnormalized
 from visprism.core.processes import add_up, share
 from visprism.core.provenance import Provenance
 from visprism.core.run import DEFAULT_RUN, Run, stream
+from visprism.core.tasks import Task
 from visprism.passes.batches import (
     Batch,
     check_evaluation_mode,
@@ -121,11 +122,12 @@ def paired_outcomes(
             images, targets = labeled(batch, run.compute)
             logits = passes(images, targets, range(start, start + len(targets)))
             tick()
-            reference = Predictions(next(logits), targets).logits.float()  # checks both
-            outcomes = [_outcome(reference, targets)]
+            # Checks both.
+            reference = Predictions(next(logits), targets, task=run.task).logits.float()
+            outcomes = [_outcome(run.task, reference, targets)]
             for _ in range(conditions):
                 tick()
-                outcomes.append(_outcome(next(logits), targets))
+                outcomes.append(_outcome(run.task, next(logits), targets))
             rows = np.stack(outcomes, axis=1)
             parts.append((rows, reference.shape[1], pixels_of(images).shape[1:]))
     rows, (classes, *_), (shape, *_) = zip(*in_order(parts), strict=True)
@@ -136,13 +138,11 @@ def paired_outcomes(
     return Paired(correct, losses, classes, np.zeros(conditions)), origin
 
 
-def _outcome(
-    logits: Float[Tensor, "b k"], targets: Int64[Tensor, " b"]
-) -> Float[np.ndarray, "b 2"]:
-    """Whether each image is classified correctly, and its NLL."""
-    logits = logits.float().cpu().double()
-    loss = torch.nn.functional.cross_entropy(logits, targets, reduction="none")
-    return torch.stack([(logits.argmax(1) == targets).double(), loss], dim=1).numpy()
+def _outcome(task: Task, outputs: Tensor, targets: Tensor) -> Float[np.ndarray, "b 2"]:
+    """Outcome and loss of each image, as the task defines them."""
+    outputs = outputs.float().cpu().double()
+    parts = (f(outputs, targets).double() for f in (task.outcome, task.loss))
+    return torch.stack(list(parts), dim=1).numpy()
 
 
 def evaluate_perturbed(
@@ -158,6 +158,7 @@ def evaluate_perturbed(
     """Correctness and NLL of each image without and with each change of its pixels."""
     check_evaluation_mode(model)
     run = run.on(model)
+    clean = None if run.task.dense else clean  # maps are not kept
     power = torch.zeros(conditions, 2, dtype=torch.float64)  # sum of squares, and number
     with inference(model, run.compute) as predict:
 
@@ -188,7 +189,8 @@ def _rows(
 ) -> Float[Tensor, "b k"]:
     """The logits of a batch among all images' logits."""
     rows = slice(indices.start, indices.stop)
-    if not torch.equal(clean.targets[rows], targets):
+    same = (clean.targets[rows] == targets) | (targets != targets)  # NaN: an unknown label
+    if not same.all():
         raise InputError(
             "clean must be predictions of the same images in the same order, got "
             f"{len(clean)} predictions whose targets differ, starting at image {indices.start}"

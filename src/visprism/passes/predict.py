@@ -10,6 +10,7 @@ from visprism.anatomy.trace.forward import Images, batch_size, pixels, without_r
 from visprism.core.errors import InputError
 from visprism.core.memory import reused_memory
 from visprism.core.run import DEFAULT_RUN, Run
+from visprism.core.tasks import Task
 from visprism.passes.batches import Batch, check_evaluation_mode, in_order, labeled
 from visprism.passes.forward_passes import Forward, inference
 from visprism.passes.predictions import Predictions
@@ -40,17 +41,28 @@ def predict(
     with reused_memory(), inference(model, run.compute) as forward:
         for batch in run.track_share(batches, "predictions"):
             images, targets = labeled(batch, run.compute)
-            logits = _logits(model, forward, images)
+            logits = _logits(model, forward, images, run.task)
+            if run.task.dense:  # maps are not kept
+                logits, targets = _outcomes(run.task, logits, targets), targets[:, 0, 0]
             parts.append((logits, targets, pixels(images).shape[1:]))
     logits, targets, (shape, *_) = zip(*in_order(parts), strict=True)
     provenance = run.measured(
         images=sum(map(len, targets)), batch_size=max(map(len, targets)), image_shape=shape
     )
-    return Predictions(torch.cat(logits), torch.cat(targets), provenance)
+    return Predictions(torch.cat(logits), torch.cat(targets), provenance, run.task)
 
 
-def _logits(model: nn.Module, forward: Forward, images: Images) -> Float[Tensor, "b k"]:
+def _outcomes(task: Task, outputs: Tensor, targets: Tensor) -> Float[Tensor, "b 2"]:
+    parts = (f(outputs, targets).double() for f in (task.outcome, task.loss))
+    return torch.stack(list(parts), dim=1)
+
+
+def _logits(
+    model: nn.Module, forward: Forward, images: Images, task: Task
+) -> Float[Tensor, "b ..."]:
     logits = forward(images)
+    if not task.single_class:
+        return logits.float().cpu()
     if logits.ndim != 2 or len(logits) != batch_size(images):
         raise InputError(
             f"output of the model must be logits (images, classes), got {tuple(logits.shape)} "

@@ -4,7 +4,7 @@ One pass of the model serves every metric: `visprism.passes.outcomes` reads the 
 once and stores a few numbers per image.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import torch
 from jaxtyping import Float, Int64
@@ -12,6 +12,7 @@ from torch import Tensor
 
 from visprism.core.errors import InputError
 from visprism.core.provenance import Provenance
+from visprism.core.tasks import CLASSIFICATION, Task
 
 _SUM = 1e-2  # tolerance of the sum of probabilities, which half precision needs
 
@@ -23,6 +24,7 @@ class Predictions:
     logits: Float[Tensor, "n k"] = field(repr=False)
     targets: Int64[Tensor, " n"] = field(repr=False)
     provenance: Provenance = field(default_factory=Provenance)
+    task: Task = CLASSIFICATION
 
     def __post_init__(self) -> None:
         for name, value in (("logits", self.logits), ("targets", self.targets)):
@@ -32,6 +34,8 @@ class Predictions:
                     "torch.from_numpy or torch.tensor."
                 )
             object.__setattr__(self, name, value.detach().cpu())
+        if not self.task.single_class:
+            return
         _check_shapes(self.logits, self.targets)
         _check_targets(self.targets, self.num_classes)
         check_logits(self.logits)
@@ -47,7 +51,18 @@ class Predictions:
 
     def subset(self, positions: Int64[Tensor, " m"]) -> "Predictions":
         """The predictions of the images at `positions`, in that order."""
-        return Predictions(self.logits[positions], self.targets[positions], self.provenance)
+        return replace(self, logits=self.logits[positions], targets=self.targets[positions])
+
+    def outcomes(self) -> Float[Tensor, "n 2"]:
+        """The outcome and the loss of each image by the task, in float64.
+
+        For maps, `logits` hold the two already.
+        """
+        if self.task.dense:
+            return self.logits
+        logits = self.logits.float().double()
+        parts = (f(logits, self.targets) for f in (self.task.outcome, self.task.loss))
+        return torch.stack([part.double() for part in parts], dim=1)
 
 
 def _check_shapes(logits: Tensor, targets: Tensor) -> None:

@@ -313,7 +313,18 @@ class Result:
 
     def findings(self) -> tuple[Finding, ...]:
         """What the result says, one sentence per quantity, with values and intervals."""
-        return tuple(s if isinstance(s, Finding) else Finding(s) for s in self.sentences())
+        words = self.words
+        every = (s if isinstance(s, Finding) else Finding(s) for s in self.sentences())
+        return tuple(replace(finding, text=words(finding.text)) for finding in every)
+
+    @property
+    def words(self) -> Callable[[str], str]:
+        """A function that puts texts on accuracy into the words of the task of the result."""
+        if self.provenance.task == "classification":
+            return str
+        from visprism.core.tasks import words_of  # imports torch, which a table does not need
+
+        return words_of(self.provenance.task)
 
     def sentences(self) -> Iterable[str | Finding]:
         """The findings of a type of result, those without a code as text: its answers."""
@@ -334,12 +345,15 @@ class Result:
 
         One for each estimate with a question: of a column, one for each of `answered` rows.
         """
-        return tuple(
+        answers = (
             answer
             for name, info in self.estimates().items()
             if info.question
             for answer in self._answers_of(name, info)
         )
+        words = self.words
+        names = ("quantity", "measure", "unit")
+        return tuple(replace(a, **{n: words(getattr(a, n)) for n in names}) for a in answers)
 
     def scalars(self) -> dict[str, float]:
         """The numbers that loggers show over a training, by identifier; the answers."""

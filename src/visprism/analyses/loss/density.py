@@ -158,7 +158,7 @@ class Density(kit.Analysis):
     name = "density"
     full_precision = True
     group = "loss"
-    needs = kit.Needs.TARGETS | kit.Needs.GRADIENTS | kit.Needs.TRAINING_IMAGES
+    needs = kit.Needs.OUTCOMES | kit.Needs.GRADIENTS | kit.Needs.TRAINING_IMAGES
     source = "Ghorbani, Krishnan & Xiao (2019); Park & Kim (2022), app. C"
     claims = ("C16",)
     images = kit.Sizes(fewest=16, quick=32, standard=256, work=2)

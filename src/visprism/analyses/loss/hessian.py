@@ -31,7 +31,7 @@ class Hessian(kit.Analysis):
     name = "hessian"
     full_precision = True
     group = "loss"
-    needs = kit.Needs.TARGETS | kit.Needs.GRADIENTS | kit.Needs.TRAINING_IMAGES
+    needs = kit.Needs.OUTCOMES | kit.Needs.GRADIENTS | kit.Needs.TRAINING_IMAGES
     source = "Park & Kim (2022), fig. 1b, 4 and app. C"
     claims = ("C1", "C2", "C3", "C13", "C16")
     images = kit.Sizes(fewest=16, quick=80, standard=512, work=3)  # 80: ten mini-batches

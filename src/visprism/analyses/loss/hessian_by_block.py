@@ -124,7 +124,7 @@ class HessianByBlock(kit.Analysis):
     name = "hessian-by-block"
     full_precision = True
     group = "loss"
-    needs = kit.Needs.TARGETS | kit.Needs.GRADIENTS | kit.Needs.TRAINING_IMAGES
+    needs = kit.Needs.OUTCOMES | kit.Needs.GRADIENTS | kit.Needs.TRAINING_IMAGES
     source = "Dong et al. (2020), HAWQ-V2; Park & Kim (2022), app. C"
     images = kit.Sizes(fewest=16, quick=16, standard=128)
     rank = 3

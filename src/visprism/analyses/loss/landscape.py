@@ -250,7 +250,7 @@ class Landscape(kit.Analysis):
 
     name = "landscape"
     group = "loss"
-    needs = kit.Needs.TARGETS | kit.Needs.TRAINING_IMAGES
+    needs = kit.Needs.OUTCOMES | kit.Needs.TRAINING_IMAGES
     source = "Li et al. (2018); Park & Kim (2022), fig. 1a"
     claims = ("C15",)
     images = kit.Sizes(fewest=16, quick=32, standard=512, work=6)

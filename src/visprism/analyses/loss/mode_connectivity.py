@@ -114,7 +114,7 @@ class ModeConnectivity(kit.Analysis):
 
     name = "mode-connectivity"
     group = "loss"
-    needs = kit.Needs.TARGETS
+    needs = kit.Needs.OUTCOMES
     images = kit.Sizes(fewest=32, quick=64, standard=512, full=2000)
     rank = 3
     default = False  # which checkpoints to compare, only the user can say

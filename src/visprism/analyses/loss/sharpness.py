@@ -117,7 +117,7 @@ class Sharpness(kit.Analysis):
     name = "sharpness"
     full_precision = True
     group = "loss"
-    needs = kit.Needs.TARGETS | kit.Needs.GRADIENTS | kit.Needs.TRAINING_IMAGES
+    needs = kit.Needs.OUTCOMES | kit.Needs.GRADIENTS | kit.Needs.TRAINING_IMAGES
     source = "Foret et al. (2021); Kwon et al. (2021)"
     claims = ("C3",)
     images = kit.Sizes(fewest=16, quick=160, standard=512, work=1.5)  # 160: ten mini-batches

@@ -27,7 +27,7 @@ class TrainingCurvature(kit.Analysis):
     name = "training-curvature"
     group = "loss"
     source = "Cohen et al. (2021, 2022); Long & Bartlett (2024); Gur-Ari et al. (2018)"
-    needs = kit.Needs.TARGETS | kit.Needs.GRADIENTS | kit.Needs.TRAINING_IMAGES
+    needs = kit.Needs.OUTCOMES | kit.Needs.GRADIENTS | kit.Needs.TRAINING_IMAGES
     full_precision = True
     default = False
     measured_by = "train"

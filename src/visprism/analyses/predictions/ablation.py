@@ -165,7 +165,7 @@ class Ablation(kit.Analysis):
     name = "ablation"
     group = "robustness"
     images = kit.Sizes(fewest=16, quick=128, standard=512)
-    needs = kit.Needs.TARGETS | kit.Needs.OUTPUTS
+    needs = kit.Needs.OUTCOMES | kit.Needs.OUTPUTS
     source = (
         "Park & Kim (2022), fig. 10 and app. D.4; Veit et al. (2016); Morcos et al. (2018) for "
         "replacements"

@@ -214,7 +214,7 @@ class Corruptions(kit.Analysis):
     name = "corruptions"
     group = "robustness"
     images = kit.Sizes(fewest=16, quick=128, standard=512, work=1.4)
-    needs = kit.Needs.TARGETS | kit.Needs.PIXELS | kit.Needs.OUTPUTS
+    needs = kit.Needs.OUTCOMES | kit.Needs.PIXELS | kit.Needs.OUTPUTS
     claims = ("C11",)
     source = "Hendrycks & Dietterich (2019)"
     gives = (CorruptedMetrics, CorruptionErrors)

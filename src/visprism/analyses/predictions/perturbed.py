@@ -21,7 +21,7 @@ class PerturbedAccuracy(kit.Analysis):
     """
 
     images: ClassVar[kit.Sizes] = kit.Sizes(fewest=16, quick=64, standard=512)
-    needs: ClassVar[kit.Needs] = kit.Needs.TARGETS | kit.Needs.PIXELS | kit.Needs.OUTPUTS
+    needs: ClassVar[kit.Needs] = kit.Needs.OUTCOMES | kit.Needs.PIXELS | kit.Needs.OUTPUTS
     passes: ClassVar[float] = 1.2  # forward passes that a condition costs, with its change
 
     @abstractmethod

@@ -88,7 +88,7 @@ class Quantization(kit.Analysis):
 
     name = "quantization"
     group = "robustness"
-    needs = kit.Needs.TARGETS
+    needs = kit.Needs.OUTCOMES
     images = kit.Sizes(fewest=16, quick=64, standard=512)
     default = False  # as many passes as an ablation for each number of bits
     source = "Nagel et al. (2021), sec. 2 and 3.5"
