@@ -16,7 +16,7 @@ from visprism import corrupt
 PROJECT = Path(__file__).parent.parent
 PAGES = sorted((PROJECT / "docs" / "analyses").glob("*.md"))
 FENCE = re.compile(r"```python\n(.*?)```", flags=re.DOTALL)
-NUMBER = 16  # images of a study here; the pages leave their number to the time budget
+NUMBER = 32  # images of a study here; the pages leave their number to the time budget
 OTHER_NUMBER = {
     "attribution": 4,
     "hessian-by-block": 4,

@@ -7,7 +7,7 @@ dataclass with two functions, registered by `task`.
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar, TypeVar
+from typing import Any, ClassVar, TypeVar, dataclass_transform
 
 import numpy as np
 import torch
@@ -94,11 +94,11 @@ TASKS = Registry("task", "visprism.core.tasks")
 T = TypeVar("T", bound=type[Task])
 
 
+@dataclass_transform(frozen_default=True)
 def task(cls: T) -> T:
     """Register a task under its name, as a frozen dataclass."""
-    made = cls if "__dataclass_fields__" in vars(cls) else dataclass(frozen=True)(cls)
-    TASKS.add(made.name, made)
-    return made
+    TASKS.add(cls.name, dataclass(frozen=True)(cls))
+    return cls
 
 
 @task

@@ -106,7 +106,7 @@ def figure(**room: Any) -> Callable[[Draw], Draw]:
         def worded(result: Result, ax: Axes, **options: Any) -> Axes:
             """The figure, with the words of the task of the result."""
             axes = draw(result, ax, **options)
-            if (words := result.words) is not str:
+            if (words := result.in_words) is not str:
                 ax.set(xlabel=words(ax.get_xlabel()), ylabel=words(ax.get_ylabel()))
             return axes
 

@@ -47,10 +47,12 @@ def outcomes_under(
     if not data:
         raise InputError("data must hold at least one condition, got none")
     silent, every = replace(run, progress=None), []
+    predictions: list[Predictions] = []
     for condition in run.track(list(data), "conditions"):
         given = data[condition]
         if not isinstance(given, Predictions):
             given = predict(model, given, run=silent)
+        predictions = [given]
         every.append(_values(given))
         if not np.array_equal(every[0]["target"], every[-1]["target"], equal_nan=True):
             raise InputError(
@@ -59,7 +61,9 @@ def outcomes_under(
             )
     names = [name for name in every[0] if name != "target"]
     values = {name: np.stack([o[name] for o in every], axis=1) for name in names}
-    return OutcomesUnder(tuple(data), values, given.num_classes, given.provenance)
+    return OutcomesUnder(
+        tuple(data), values, predictions[0].num_classes, predictions[0].provenance
+    )
 
 
 def _values(predictions: Predictions) -> dict[str, np.ndarray]:

@@ -313,12 +313,12 @@ class Result:
 
     def findings(self) -> tuple[Finding, ...]:
         """What the result says, one sentence per quantity, with values and intervals."""
-        words = self.words
+        words = self.in_words
         every = (s if isinstance(s, Finding) else Finding(s) for s in self.sentences())
         return tuple(replace(finding, text=words(finding.text)) for finding in every)
 
     @property
-    def words(self) -> Callable[[str], str]:
+    def in_words(self) -> Callable[[str], str]:
         """A function that puts texts on accuracy into the words of the task of the result."""
         if self.provenance.task == "classification":
             return str
@@ -351,9 +351,11 @@ class Result:
             if info.question
             for answer in self._answers_of(name, info)
         )
-        words = self.words
-        names = ("quantity", "measure", "unit")
-        return tuple(replace(a, **{n: words(getattr(a, n)) for n in names}) for a in answers)
+        words = self.in_words
+        return tuple(
+            replace(a, quantity=words(a.quantity), measure=words(a.measure), unit=words(a.unit))
+            for a in answers
+        )
 
     def scalars(self) -> dict[str, float]:
         """The numbers that loggers show over a training, by identifier; the answers."""

@@ -30,8 +30,8 @@ BALANCED, WORST, WITHIN = (
 )
 
 
-@kit.result("performance", "Performance", figures={})
-class Performance(kit.Result):
+@kit.result("task-metrics", "Performance", figures={})
+class TaskMetrics(kit.Result):
     """How well the model does its task; one row for each metric.
 
     The metrics of the task with 95% intervals over images. The balanced accuracy is the mean
@@ -43,7 +43,7 @@ class Performance(kit.Result):
 
     metric: kit.Texts = kit.column("Metric")
     unit: kit.Texts = kit.column("Unit", "", "% for fractions")
-    of: kit.Texts = kit.column("Of", "", "class or unit that the number is about")
+    of: kit.Texts = kit.column("About", "", "class or unit that the number is about")
     value: kit.Estimated = kit.estimate(
         "value", "", asks="How well does the model do its task?", better="higher"
     )
@@ -82,7 +82,7 @@ class Performance(kit.Result):
 
 
 @kit.analysis
-class MeasurePerformance(kit.Analysis):
+class Performance(kit.Analysis):
     """Metrics of the task: mean IoU, mean average precision, errors, accuracy by class."""
 
     name = "performance"
@@ -91,7 +91,7 @@ class MeasurePerformance(kit.Analysis):
     group = "predictions"
     needs = kit.Needs.OUTCOMES | kit.Needs.OUTPUTS
     source = "Brodersen et al. (2010) for the balanced accuracy"
-    gives = (Performance,)
+    gives = (TaskMetrics,)
 
     def measure(self, subject: kit.Subject, run: kit.Run) -> Sequence[kit.Result]:
         """Predict the evaluation images once, and reduce the values of each image."""
@@ -101,7 +101,7 @@ class MeasurePerformance(kit.Analysis):
         values, origin = _values(subject, run)
         rows = [(s, _estimate(s, values)) for s in subject.task.summaries()]
         return (
-            Performance(
+            TaskMetrics(
                 metric=np.array([s.label for s, _ in rows]),
                 unit=np.array([s.unit for s, _ in rows]),
                 of=np.array([s.note for s, _ in rows]),
@@ -152,11 +152,11 @@ def _estimate(summary: Summary, values: Mapping[str, np.ndarray]) -> kit.Number:
     groups = min(number, _GROUPS)
     rows = np.full((groups, -(-number // groups)), -1)
     for group in range(groups):
-        members = np.arange(group, number, groups)
-        rows[group, : len(members)] = members
+        of_group = np.arange(group, number, groups)
+        rows[group, : len(of_group)] = of_group
 
-    def of_rows(kept: np.ndarray) -> float:
-        return statistic(*(array[kept[kept >= 0]] for array in arrays))
+    def of_rows(members: np.ndarray) -> float:
+        return statistic(*(array[members[members >= 0]] for array in arrays))
 
     estimate = jackknife(of_rows, rows, interval=student)
     if summary.unit == "%":
@@ -165,7 +165,7 @@ def _estimate(summary: Summary, values: Mapping[str, np.ndarray]) -> kit.Number:
     return estimate
 
 
-def _of_classes(result: Outcomes, subject: kit.Subject) -> Performance:
+def _of_classes(result: Outcomes, subject: kit.Subject) -> TaskMetrics:
     """Balanced accuracy, the worst class, and the accuracy among the data's classes."""
     names, correct = subject.images.class_names, result.correct.astype(np.float64)
     classes, index, images = np.unique(result.target, return_inverse=True, return_counts=True)
@@ -184,7 +184,7 @@ def _of_classes(result: Outcomes, subject: kit.Subject) -> Performance:
         within = kit.mean((best == result.target).astype(np.float64), proportion)
         rows.append((WITHIN, f"{len(subset)} of {result.classes}", within, 1))
     metric, of, value, selected = zip(*rows, strict=True)
-    return Performance(
+    return TaskMetrics(
         metric=np.array(metric),
         unit=np.full(len(rows), "%"),
         of=np.array(of),
