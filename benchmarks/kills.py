@@ -137,6 +137,8 @@ def _start(words: list[str], log: Path) -> int:
         sys.argv = ["visprism", *words]
         try:
             code = study_in_app(Path(words[1])) if words[0] == "app" else command()
+        except KeyboardInterrupt:  # of a study in the app
+            code = 130
         except BaseException:
             traceback.print_exc()
     os._exit(code)

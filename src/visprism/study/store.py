@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from hashlib import blake2b
@@ -28,6 +29,7 @@ from visprism.table.stored import UnknownTypeError
 INDEX = "study.json"
 # What the folder of an interrupted study may hold before it has an index.
 _BEFORE_INDEX = {"results", "figures", "study.yaml", "request.json", "failed.txt"}
+_FILE = re.compile(r"results/(?!\.)[^/\\\0]+")  # of a result
 _FORMAT = 2  # of the index; raise it when entries change their meaning
 _LONGEST = 100  # characters of the models in the name of a file, which has at most 255
 _AGAIN = "Run the study again with this folder as out to measure it again."
@@ -287,8 +289,7 @@ def read_index(path: Path) -> Index:
             "in another folder."
         )
     for name in names:
-        inside, folder = (os.path.realpath(p) for p in (path.parent / name, path.parent))
-        if not Path(inside).is_relative_to(folder):  # `resolve` fails for a link to itself
+        if not _FILE.fullmatch(name):
             raise InputError(
                 f"the index of a study must name files inside its folder, got {name!r}"
             )
@@ -344,6 +345,8 @@ def _read(folder: Path, name: str, digest: str) -> Result:
     try:
         if not path.is_file():
             raise InputError(f"{name} is missing")
+        if not path.resolve().is_relative_to(folder.resolve()):
+            raise InputError(f"{name} is a link to a file outside of the study")
         content = path.read_bytes()
     except OSError as error:
         raise InputError(f"{name} cannot be read ({error.strerror})") from error

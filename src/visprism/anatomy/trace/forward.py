@@ -95,8 +95,12 @@ def _refusal(name: str, model: nn.Module, given: Any, error: Exception) -> str:
     kind = str(given.dtype).removeprefix("torch.")
     text = f"{name} cannot process {kind} images of {'x'.join(map(str, given.shape[1:]))}"
     dtypes = {str(p.dtype).removeprefix("torch.") for p in model.parameters()}
-    if len(dtypes) == 1 and dtypes != {kind}:
-        return f"{text}, as its parameters are {dtypes.pop()}: {reason}. Convert one of them."
+    sparse = [n for n, p in model.named_parameters() if p.layout is not torch.strided]
+    if sparse:
+        return f"{text}, as {sparse[0]} is sparse: {reason}. Convert it by to_dense()."
+    if dtypes - {kind} and (len(dtypes) == 1 or "type" in reason):
+        names = ", ".join(sorted(dtypes))
+        return f"{text}, as its parameters are {names}: {reason}. Convert one of them."
     if "device" in reason or "should be the same" in reason:
         return (
             f"{text}: {reason}. The model may keep a device, or a tensor that is no buffer: "
