@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 # model, in seconds on two cores, and the largest part of the budget.
 _PAGE, _FIGURES, _FILES = 1.0, 0.2, 1 / 3
 _LABELED = re.compile(r'(?s)(?:"(.*?)"|([^=?@:]+))=(.+)')  # ours=resnet20 or "lr=1"=resnet20
+_SEPARATED = re.compile(r",(?![^(\[]*[)\]])")  # seeds of a group, commas in brackets aside
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -126,22 +127,27 @@ class _Measuring(StudyCommand, Images, StudyOptions):
     """A command that measures models on images."""
 
     models: tuple[str, ...] = argument(
-        REQUIRED, "models, see below, or LABEL=MODEL", "MODEL", positional=True
+        REQUIRED,
+        "models, see below, or LABEL=MODEL; LABEL=MODEL,MODEL,... are seeds of one group",
+        "MODEL",
+        positional=True,
     )
     labels: tuple[str, ...] = argument(
         (), "names of the models, in their order (default: as the models are named)", "A,B,..."
     )
 
-    def labeled(self) -> Mapping[str, str] | list[str]:
-        """The models, by their labels if they have any."""
+    def labeled(self) -> Mapping[str, str | list[str]] | list[str]:
+        """The models, by their labels if they have any; a label of several is a group."""
         matches = [_LABELED.fullmatch(text) for text in self.models]
         if not self.labels and not any(matches):
             return list(self.models)
-        named: dict[str, str] = {}
+        named: dict[str, str | list[str]] = {}
         for place, (text, match) in enumerate(zip(self.models, matches, strict=True)):
             quoted, plain, model = match.groups() if match else (text, "", text)
             label = plain if quoted is None else quoted
-            named[self.labels[place] if place < len(self.labels) else label] = model
+            members = _SEPARATED.split(model)
+            label = self.labels[place] if place < len(self.labels) else label
+            named[label] = members if len(members) > 1 else model
         if len(named) < len(self.models) or len(self.labels) not in {0, len(self.models)}:
             raise InputError(
                 f"each of the {len(self.models)} models must have a separate label, got "

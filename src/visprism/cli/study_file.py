@@ -37,7 +37,7 @@ def words_of(path: Path, flags: Sequence[str]) -> list[str]:
             raise InputError(f"{_WHAT} {path} has no field {name!r}. {suggestion(name, known)}")
     models = fields.pop("models", None) or []
     if isinstance(models, Mapping):
-        words = [f'"{label}"={model}' for label, model in models.items()]
+        words = [f'"{label}"={_text(model)}' for label, model in models.items()]
     else:
         words = [_text(model) for model in (models if isinstance(models, list) else [models])]
     words += _options(fields.pop("options", None) or {}, path)

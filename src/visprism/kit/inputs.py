@@ -71,6 +71,28 @@ class Candidate:
     anatomy: Anatomy | None = None  # where the user has dissected it already
 
 
+def ungrouped(models: Any) -> tuple[Any, dict[str, list[str]]]:
+    """Models by name, and the names of the models of each group.
+
+    A mapping may hold sequences, the seeds of one architecture: ``{"cnn": [a, b]}`` becomes
+    ``{"cnn 1": a, "cnn 2": b}`` and ``{"cnn": ["cnn 1", "cnn 2"]}``. Without a sequence there
+    are no groups.
+    """
+    if not isinstance(models, Mapping):
+        return models, {}
+    if not any(isinstance(of, list | tuple) for of in models.values()):
+        return models, {}
+    named: dict[str, Any] = {}
+    groups: dict[str, list[str]] = {}
+    for group, of_group in models.items():
+        members = of_group if isinstance(of_group, list | tuple) else [of_group]
+        names = [f"{group} {i}" for i in range(1, len(members) + 1)]
+        names = names if len(members) > 1 else [str(group)]
+        named |= dict(zip(names, members, strict=True))
+        groups[str(group)] = names
+    return named, groups
+
+
 def candidates_of(
     models: Any,
     *,

@@ -127,6 +127,10 @@ class Content:
     cards: Sequence[ModelCard] = ()
     sentences: Sequence[str] = ()
     glance: Sequence[Line] = ()
+    compared: Sequence[str] = ()  # at a glance: groups of models; empty: the models
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "compared", tuple(self.compared) or self.models)
 
     @property
     def kinds(self) -> list[str]:
@@ -137,7 +141,7 @@ class Content:
     def ranked(self) -> list[str]:
         """The models by the first line at a glance that has an order, the best first."""
         line = next((x for x in self.glance if x.question.better and x.answers), None)
-        return list(self.models) if line is None else ranked_by(line, self.models)
+        return list(self.compared) if line is None else ranked_by(line, self.compared)
 
     @property
     def mixed(self) -> bool:

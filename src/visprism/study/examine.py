@@ -13,7 +13,7 @@ from visprism.core.memory import reused_memory
 from visprism.core.processes import gather, rank
 from visprism.core.run import Run
 from visprism.kit.analysis import ANALYSES
-from visprism.kit.inputs import candidates_of, check_names, subjects_of
+from visprism.kit.inputs import candidates_of, check_names, subjects_of, ungrouped
 from visprism.kit.model_on_images import Subject, forget_choice, inputs_of
 from visprism.passes.batches import on_device
 from visprism.study.console import reported
@@ -38,7 +38,9 @@ def examine(request: StudyRequest) -> Study:  # noqa: D417 (fields of the reques
 
     Args:
         models: an ``nn.Module`` in evaluation mode, a name such as "timm:resnet18", a loaded
-            model, a sequence of these, or a mapping of names to them.
+            model, a sequence of these, or a mapping of names to them. A name may have a
+            sequence of models, trained seeds of one architecture: it is one group with
+            intervals over seeds.
         data: an iterable of ``(images, targets)`` or of images, a ``DataLoader``, a ``Dataset``
             of tensors or PIL images (also of Hugging Face), an `ImageSet`, a path, or a
             name such as "cifar10".
@@ -65,8 +67,9 @@ def examine(request: StudyRequest) -> Study:  # noqa: D417 (fields of the reques
         begin = time.monotonic()
         chosen = ANALYSES.chosen(request.analyses, request.options, request.effort)
         check_names(request.data, request.train_data, request.images)
+        models, groups = ungrouped(request.models)
         candidates = candidates_of(
-            request.models, pretrained=request.pretrained, output=request.output, run=run
+            models, pretrained=request.pretrained, output=request.output, run=run
         )
         subjects = subjects_of(
             candidates,
@@ -100,6 +103,8 @@ def examine(request: StudyRequest) -> Study:  # noqa: D417 (fields of the reques
                 write_study_file(store.folder, request, chosen, run)
             store.header.pop("alarms", None)  # of the run before
             before = {**store.header}
+            if groups:
+                store.header["groups"] = groups
             examination.perform()
             study = examination.result(seconds=time.monotonic() - begin)
             return Study.of(with_stored(study, store, before))

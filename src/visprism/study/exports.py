@@ -1,6 +1,7 @@
 """Exports of a study: Markdown to read, JSON for programs, numbers for loggers."""
 
 import re
+from collections.abc import Sequence
 from dataclasses import asdict
 from math import isfinite
 from typing import Any
@@ -16,7 +17,7 @@ from visprism.study.record import StudyRecord
 from visprism.table.kinds import TO_LOWEST, TO_MEAN
 
 _OF_ANSWER = ("value", "low", "high", "over", "missing", "selected")
-_FORMAT = 3  # of results.json; raise it when entries change their meaning
+_FORMAT = 4  # of results.json; raise it when entries change their meaning
 
 
 def markdown_of(study: StudyRecord) -> str:
@@ -47,7 +48,9 @@ def json_of(study: StudyRecord) -> str:
     content = {
         "format": _FORMAT,
         "models": study.models,
+        "groups": study.groups,
         "questions": [_question(row) for row in study.table()],
+        "questions of groups": [_question(row) for row in study.group_table()],
         "analyses": [
             {
                 "analysis": entry.analysis,
@@ -84,14 +87,18 @@ def _plain(value: Any) -> Any:
 
 
 def _table(study: StudyRecord) -> list[str]:
-    rows = study.table()
+    grouped = _rows_table(study.group_table(), study.compared) if study.groups else []
+    return [*grouped, *_rows_table(study.table(), study.models)]
+
+
+def _rows_table(rows: Sequence[Row], models: Sequence[str]) -> list[str]:
     if not rows:
         return []
     differences = any(row.differences for row in rows)
-    head = ["Question", *study.models, *(["Difference"] if differences else [])]
+    head = ["Question", *models, *(["Difference"] if differences else [])]
     lines = [_line(head), _line(["---"] * len(head), escape=False)]
     for row in rows:
-        answers = [str(row.cells.get(name) or DASH) for name in study.models]
+        answers = [str(row.cells.get(name) or DASH) for name in models]
         last = [row.difference_text()] if differences else []
         lines.append(_line([f"{row.question} ({row.quantity})", *answers, *last]))
     return ["\n".join(lines)]
@@ -124,6 +131,7 @@ def _question(row: Row) -> dict[str, Any]:
             "second": second,
             **asdict(difference),
             "significant": difference.significant if isfinite(difference.low) else None,
+            "equal": difference.equal if isfinite(difference.low) else None,
         }
         for (first, second), difference in row.differences.items()
     ]

@@ -23,6 +23,7 @@ from visprism.report.glance import (
     glance_table,
     glance_text,
 )
+from visprism.report.groups import group_rows
 from visprism.report.rows import Row, comparison_rows, findings_of
 from visprism.table.result import Result
 
@@ -210,21 +211,37 @@ class StudyRecord:
         pairs = combinations(self.models, 2)
         return {(a, b) for a, b in pairs if weights.get(a) and weights[a] == weights.get(b)}
 
+    @property
+    def groups(self) -> dict[str, list[str]]:
+        """Models by group, where seeds of one architecture were given as one."""
+        groups = self.header.get("groups", {})
+        members = {name for names in groups.values() for name in names}
+        return dict(groups) if members == {*self.models} else {}
+
+    @property
+    def compared(self) -> tuple[str, ...]:
+        """What is compared at a glance: the groups, or the models if there are none."""
+        return tuple(self.groups) or self.models
+
+    def group_table(self) -> list[Row]:
+        """The table of the groups, with intervals over seeds; empty without groups."""
+        return group_rows(self.table(), self.groups)
+
     def glance(self) -> list[Line]:
         """The questions that matter most: an answer of each model, and the better one."""
-        return glance_of(self.table(), self.models)
+        return glance_of(self.group_table() if self.groups else self.table(), self.compared)
 
     def __str__(self) -> str:
         """The study at a glance, as text."""
-        return "\n".join(glance_text(self.glance(), self.models)) or repr(self)
+        return "\n".join(glance_text(self.glance(), self.compared)) or repr(self)
 
     def _repr_html_(self) -> str:
         """The study at a glance as a table, and what was not measured."""
-        table = glance_table(self.glance(), self.models) or [(repr(self),)]
+        table = glance_table(self.glance(), self.compared) or [(repr(self),)]
         cell = '<td style="text-align: left">{}</td>'.format
         rows = ("".join(cell(escape(text)) for text in row) for row in table)
         notes = ["± is half of a 95% interval"] if len(table) > 1 else []
-        notes += [LETTERS] if len(self.models) > SIDE_BY_SIDE else []
+        notes += [LETTERS] if len(self.compared) > SIDE_BY_SIDE else []
         notes += [f"not measured: {f.analysis} of {f.model}: {f.reason}" for f in self.failures]
         body = "".join(f"<tr>{row}</tr>" for row in rows)
         return f"<table>{body}</table><p>{'<br>'.join(map(escape, notes))}</p>"

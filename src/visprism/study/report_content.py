@@ -10,6 +10,7 @@ from visprism.core.errors import InputError
 from visprism.core.files import slug
 from visprism.core.registry import suggestion
 from visprism.estimates.questions import ACCURACY, LATENCY, question_of
+from visprism.estimates.text import number_of
 from visprism.kit.analysis import ANALYSES, Analysis
 from visprism.kit.needs import Needs
 from visprism.report.content import (
@@ -21,6 +22,7 @@ from visprism.report.content import (
     label_of,
 )
 from visprism.report.glance import Line, glance_of, sentences_of
+from visprism.report.groups import group_rows
 from visprism.report.rows import Row, answers_of
 from visprism.study.manifest import manifest, offered, subtitle
 from visprism.study.record import Entry, StudyRecord
@@ -31,20 +33,27 @@ _ONE_NETWORK = (
     "Don't conclude how families differ: one network each, and \N{PLUS-MINUS SIGN} does not "
     "cover other training runs."
 )
+_SEEDS = (
+    "Intervals cover other trained seeds of each group, on these images; seeds are paired in "
+    "their order."
+)
 
 
 def content_of(study: StudyRecord, *, files: Collection[str] = ()) -> Content:
     """The content of the report of a study."""
     chapters = _chapters(study, files)
     rows = _placed(study, chapters)
-    lines = glance_of(rows, study.models)
-    sentences = [*study.alarms, *sentences_of(lines, study.models)]
+    compared = group_rows(rows, study.groups) if study.groups else rows
+    lines = glance_of(compared, study.compared)
+    sentences = [*study.alarms, *sentences_of(lines, study.compared)]
+    caveat = _SEEDS if study.groups else _ONE_NETWORK
     return Content(
         title=_title(study),
         models=study.models,
+        compared=study.compared,
         rows=rows,
         cards=[_card(study, name, lines) for name in study.models],
-        sentences=[*sentences, _ONE_NETWORK] if len(study.models) > 1 else sentences,
+        sentences=[*sentences, caveat] if len(study.models) > 1 else sentences,
         glance=lines,
         subtitle=subtitle(study),
         chapters=chapters,
@@ -55,6 +64,8 @@ def content_of(study: StudyRecord, *, files: Collection[str] = ()) -> Content:
 
 def _title(study: StudyRecord) -> str:
     """Names of the models, with their weights if these are random; or the number of many."""
+    if study.groups:
+        return ", ".join(f"{n} ({number_of(len(g), 'seed')})" for n, g in study.groups.items())
     if len(study.models) > _MOST_NAMES:
         first = ", ".join(study.models[: _MOST_NAMES - 1])
         return f"{first} and {len(study.models) - _MOST_NAMES + 1} more models"

@@ -65,6 +65,7 @@ _HEADER = {
     "number of images": int,
     "seed": int,
     "models": list[str],
+    "groups": dict[str, list[str]],  # models by group
     "keys": list[str],
     "failures": list[_Failed],
     "untrained": list[str],

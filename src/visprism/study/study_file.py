@@ -59,12 +59,13 @@ def _analyses(chosen: Sequence[Analysis], effort: Effort, *, named: bool) -> dic
     return names | ({"options": options} if options else {})
 
 
-def _model_names(models: Any) -> list[str] | dict[str, str] | None:
+def _model_names(models: Any) -> list[str] | dict[str, str | list[str]] | None:
     if isinstance(models, str):
         return [models]
     if isinstance(models, Mapping):
-        named = {str(name): model for name, model in models.items()}
-        return named if all(isinstance(model, str) for model in named.values()) else None
+        named = {str(n): list(m) if isinstance(m, tuple) else m for n, m in models.items()}
+        each = [x for m in named.values() for x in (m if isinstance(m, list) else [m])]
+        return named if all(isinstance(model, str) for model in each) else None
     if isinstance(models, Sequence) and all(isinstance(model, str) for model in models):
         return list(models)
     return None
