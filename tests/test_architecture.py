@@ -4,7 +4,10 @@ import ast
 import re
 import tomllib
 from graphlib import TopologicalSorter
+from importlib import import_module
+from inspect import ismodule
 from pathlib import Path
+from statistics import median
 
 import visprism
 
@@ -49,3 +52,28 @@ def test_files_that_docstrings_and_comments_name_exist():
         if not (PROJECT / name).is_file()
     ]
     assert not stale, "\n".join(stale)
+
+
+def test_analyses_import_few_names():
+    """So that a reader of one meets at most 15 names of visprism beside the kit."""
+    counts = {}
+    for path in (PACKAGE / "analyses").glob("*/*.py"):
+        tree = ast.parse(path.read_text("utf-8"))
+        imported = {
+            f"{node.module}.{name.name}"
+            for node in ast.walk(tree)
+            if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("visprism")
+            for name in node.names
+        }
+        if path.name != "__init__.py":
+            counts[path.stem] = len(imported)
+    assert {stem: count for stem, count in counts.items() if count > 15} == {}
+    assert median(counts.values()) <= 10
+
+
+def test_the_kit_is_documented():
+    kit = import_module("visprism.kit")
+    names = {
+        name for name, value in vars(kit).items() if name[0] != "_" and not ismodule(value)
+    }
+    assert names == set(re.findall(r"`(\w+)`", kit.__doc__))

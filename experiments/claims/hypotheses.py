@@ -41,8 +41,8 @@ CORRUPTED = Quantity("accuracy on corrupted images", "corruptions")
 
 # What changes across blocks, by its identifier in `vp.results.KindSummary`.
 CHANGES = {
-    "to-mean": "high-frequency log amplitude relative to the mean",
-    "to-lowest": "high-frequency log amplitude relative to the lowest frequency",
+    "high-frequency": "high-frequency log amplitude relative to the mean",
+    "high-frequency-to-lowest": "high-frequency log amplitude relative to the lowest frequency",
     "log-variance": "log variance",
     "log-relative-variance": "log of variance over mean square",
 }
@@ -206,7 +206,7 @@ _ROWS = (
         "Attention lowers high frequencies",
         "vit",
         "lower",
-        change("attention", "to-lowest"),
+        change("attention", "high-frequency-to-lowest"),
         margin=0.02,
     ),
     Hypothesis(
@@ -214,7 +214,7 @@ _ROWS = (
         "Convolutions raise high frequencies",
         "cnn",
         "higher",
-        change("conv", "to-lowest"),
+        change("conv", "high-frequency-to-lowest"),
         margin=0.02,
     ),
     Hypothesis(
@@ -222,7 +222,7 @@ _ROWS = (
         "MLPs raise high frequencies",
         "vit",
         "higher",
-        change("mlp", "to-lowest"),
+        change("mlp", "high-frequency-to-lowest"),
         margin=0.02,
     ),
     Hypothesis(
@@ -359,9 +359,9 @@ SECONDARY = (
     _secondary("C3", network="vit, SAM"),
     _secondary("C5", network="vit, 5x5 attention"),
     _secondary("C5", quantity=NLL, unit="nats", direction="lower"),
-    _secondary("C6a", quantity=change("attention", "to-mean")),
-    _secondary("C6b", quantity=change("conv", "to-mean")),
-    _secondary("C6c", quantity=change("mlp", "to-mean")),
+    _secondary("C6a", quantity=change("attention", "high-frequency")),
+    _secondary("C6b", quantity=change("conv", "high-frequency")),
+    _secondary("C6c", quantity=change("mlp", "high-frequency")),
     _secondary("C7", quantity=contrast("paper")),
     _secondary("C8a", quantity=change("attention", "log-variance")),
     _secondary("C8b", quantity=change("conv", "log-variance")),

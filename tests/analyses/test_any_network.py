@@ -10,6 +10,7 @@ from small_models import OneBlock, hugging_face_config
 from timm.models.vision_transformer import VisionTransformer
 
 import visprism as vp
+from visprism.table.shapes import ValuedPerBlock
 
 CLASSES, SIDE, IMAGES = 3, 64, 24
 
@@ -72,10 +73,12 @@ def labeled_images():
     return [(images[i : i + 16], targets[i : i + 16]) for i in range(0, IMAGES, 16)]
 
 
-ADDED = [
-    *("token-norms", "token-similarity", "hessian-by-block", "class-separability"),
-    *("out-of-distribution", "patch-pca", "feature-similarity", "attribution"),
-    *("quantization", "intrinsic-dimension", "readout"),
+# Every analysis whose main result has a value for each block.
+NAMES = [
+    name
+    for name, analysis in vp.ANALYSES.items()
+    if analysis.__module__.startswith("visprism.")
+    and issubclass(analysis.sections[0].result, ValuedPerBlock)
 ]
 OPTIONS = {
     "readout": {"neighbors": 5, "folds": 3},
@@ -88,12 +91,12 @@ TESTED = {"out-of-distribution": IMAGES // 2, "patch-pca": 16}  # of the images
 PREPROCESSING = vp.Preprocessing((SIDE, SIDE), mean=(0.5, 0.5, 0.5), std=(0.5, 0.5, 0.5))
 
 
-PAIRS = [(name, network) for name in ADDED for network in NETWORKS]
+PAIRS = [(name, network) for name in NAMES for network in NETWORKS]
 
 
 def marks(name, network):
     """Every analysis meets two networks in slow tests, all of them in a sweep."""
-    chosen = (ADDED.index(name) + list(NETWORKS).index(network)) % 3 == 0
+    chosen = (NAMES.index(name) + list(NETWORKS).index(network)) % 3 == 0
     return pytest.mark.slow if chosen else pytest.mark.sweep
 
 

@@ -261,7 +261,7 @@ def test_numbers_have_names_that_sort_for_any_logger():
     answers = {a.id: a.value for e in study.entries for r in e.results for a in r.answers()}
     high = "fourier/attention/high_frequency"
     assert [n for n in sorted(values) if "attention/h" in n] == [high, f"{high}_to_lowest"]
-    assert values[high] == answers["kind-summary:to-mean:attention"]
+    assert values[high] == answers["kind-summary:high-frequency:attention"]
     # What answers no question has its mean.
     names = ("variance", "training-curvature", "cka")
     variances, curvature, similarity = (next(iter(study[name].values())) for name in names)

@@ -25,21 +25,25 @@ from visprism.models.spec import ModelSpec
 _LONGEST = 200  # characters of a name
 _MOST_IMAGES = 100_000
 
-_ACCURACY = ("anatomy", "calibration")
-# Analyses by what a form calls them; the first is the default. "everything" is what `examine`
-# measures by default.
+
+def _default(*groups: str, rank: int = 9) -> tuple[str, ...]:
+    """The default analyses of some groups up to a rank, with anatomy and accuracy."""
+    chosen = {name: ANALYSES[name] for name in ANALYSES if ANALYSES[name].default}
+    always = ("anatomy", "calibration")
+    of_groups = (
+        n for n, a in chosen.items() if (not groups or a.group in groups) and a.rank <= rank
+    )
+    return tuple(dict.fromkeys((*always, *of_groups)))
+
+
+# Analyses by what a form calls them; the first is the default. "quick look" is what shares one
+# pass, "everything" what `examine` measures by default.
 PRESETS: Mapping[str, tuple[str, ...]] = {
-    "quick look": (*_ACCURACY, "fourier", "variance", "attention", "frequency-noise"),
-    "Fourier and variance": (
-        *(*_ACCURACY, "fourier", "fourier-plane", "band-energy", "branch-transfer"),
-        *("variance", "token-similarity"),
-    ),
-    "robustness": (
-        *(*_ACCURACY, "corruptions", "frequency-noise", "fourier-sensitivity"),
-        *("adversarial", "ablation", "shape-bias"),
-    ),
-    "curvature": (*_ACCURACY, "hessian", "hessian-by-block", "sharpness", "landscape"),
-    "everything": tuple(name for name in ANALYSES if ANALYSES[name].default),
+    "quick look": _default(rank=1),
+    "feature maps": _default("feature maps", "attention"),
+    "robustness": _default("predictions", "robustness"),
+    "loss": _default("loss"),
+    "everything": _default(),
 }
 
 

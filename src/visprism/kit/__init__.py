@@ -19,9 +19,10 @@ An analysis is named values by image, and estimates that state how they reduce::
   `Texts`, `Finding`, `POINTS`, `mean`, and the shapes `ScalarPerBlock`, `SeriesPerBlock`,
   `ChangePerBlock`, `PerBlock`, `BlockMatrix`, `Valued`, `Curve`, `Surface`, `Pictures`.
 - What an analysis is given: `Subject` (a model on images), `Measured` (with its results),
-  `Run`, `DEFAULT_RUN`, `PassResult` (values by image), `Anatomy`, `Block`, `Attention`,
-  `Tokens`, `Weights`.
-- `figure`, `block_columns`, `stream` (random numbers), `InputError` and `reason_of_error`.
+  `Run`, `DEFAULT_RUN`, `PassResult` (values by image; `Extracts`, `Arrays`), `Anatomy`,
+  `Block`, `Attention`, `Tokens`, `Weights`.
+- `figure`, `block_columns`, `pair_columns`, `stream` (random numbers), `in_float64`,
+  `InputError` and `reason_of_error`.
 
 docs/howto/add-an-analysis.md adds one from start to end.
 """
@@ -30,6 +31,7 @@ from visprism.anatomy.blocks.anatomy import Anatomy as Anatomy
 from visprism.anatomy.blocks.anatomy import Block as Block
 from visprism.anatomy.blocks.attention import Attention as Attention
 from visprism.anatomy.blocks.attention import Weights as Weights
+from visprism.core.devices import in_float64 as in_float64
 from visprism.core.errors import InputError as InputError
 from visprism.core.options import option as option
 from visprism.core.run import DEFAULT_RUN as DEFAULT_RUN
@@ -52,6 +54,9 @@ from visprism.kit.needs import Cost as Cost
 from visprism.kit.needs import Needs as Needs
 from visprism.kit.needs import Sizes as Sizes
 from visprism.passes.blocks import block_columns as block_columns
+from visprism.passes.blocks import pair_columns as pair_columns
+from visprism.passes.statistic import Arrays as Arrays
+from visprism.passes.statistic import Extracts as Extracts
 from visprism.passes.statistic import PassResult as PassResult
 from visprism.passes.tokens import Tokens as Tokens
 from visprism.table.result import Result as Result

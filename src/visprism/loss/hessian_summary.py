@@ -10,7 +10,6 @@ import numpy as np
 from jaxtyping import Float
 
 from visprism.estimates.eigenvalues import (
-    MIN_BATCHES,
     average_positive,
     geometric_mean,
     heavy_tailed,
@@ -18,7 +17,6 @@ from visprism.estimates.eigenvalues import (
 )
 from visprism.estimates.estimated import stacked
 from visprism.estimates.findings import Finding
-from visprism.estimates.text import missing_text, number_of, text_of
 from visprism.loss.eigenvalues import CONVERGED, RESIDUAL, objective_label, stability_findings
 from visprism.table.result import Result, Texts, column, estimate, result_type, scalar
 
@@ -249,31 +247,13 @@ class HessianSummary(Result):
 
     def sentences(self) -> Iterator[str | Finding]:
         """NEP and APE with their intervals, convergence, and the limit of stability."""
-        name, size = self.objectives[0], self.provenance.batch_size
-        batches = int(self.batches[0])
-        nep, ape, geometric = self.nep[0], self.ape[0], self.ape_log_mean[0]
-        positive = "none is positive"
-        if np.isfinite(ape):
-            positive = (
-                f"the positive ones average {text_of(ape)} (APE"
-                f"{'' if batches < MIN_BATCHES else missing_text(ape)}; geometric mean "
-                f"{text_of(geometric)}, median {self.ape_median[0]:.3g})"
-            )
-        few = f", too few for an interval (at least {MIN_BATCHES})" * (batches < MIN_BATCHES)
-        yield (
-            f"leading Hessian eigenvalues of the {name}: {text_of(nep, '.0%')} are negative "
-            f"(NEP), {positive}; {number_of(batches, 'mini-batch')}"
-            f"{f' of {size} images' if size else ''}{few}"
-        )
-        if np.isfinite(self.smallest[0]):
-            reading = self._negative_curvature()
-            hidden = reading.startswith("yes") and float(nep) == 0
-            although = ", although none of the leading ones is negative" * hidden
-            bound = "" if self.smallest_converged[0] == 1 else "at most "
+        name, reading = self.objectives[0], self._negative_curvature()
+        yield from super().sentences()
+        if reading.startswith("yes") and float(self.nep[0]) == 0:
             yield Finding(
-                f"negative curvature of the {name}: {reading} (smallest eigenvalue {bound}"
-                f"{self.smallest[0]:.3g}, mean over mini-batches{although})",
-                code="VP111" if hidden else "",
+                f"negative curvature of the {name}: {reading}, although none of the leading "
+                "eigenvalues is negative",
+                code="VP111",
             )
         if self.converged[0] < 1:
             yield Finding(

@@ -1,7 +1,6 @@
 """Overview: several quantities of each block, on one axis of depth."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -13,13 +12,6 @@ from visprism.drawing.style import FAINT, model_axes, paper_style, shared_axis
 from visprism.drawing.text import caption, set_titles
 from visprism.table.result import Result
 
-_ROWS: list[tuple[str, dict[str, Any], str]] = [  # types from above, with short labels
-    ("high-frequency", {}, "Δ log amplitude,\nhighest frequency"),
-    ("variances", {"quantity": "relative"}, "Variance /\nmean square"),
-    ("attention-statistics", {}, "Attention distance\n(pixels)"),
-    ("attention-statistics", {"quantity": "nmi"}, "Mutual information\nof attention"),
-    ("receptive-field", {}, "Receptive field \N{GREEK SMALL LETTER SIGMA}\n(pixels)"),
-]
 _WIDTH, _HEIGHT, _KEY = 2.75, 1.15, 0.45  # inches
 
 
@@ -33,10 +25,11 @@ def overview(results: Mapping[str, Sequence[Result]]) -> Figure | None:
         None where there are fewer than two quantities.
     """
     results = {name: of_model for name, of_model in results.items() if of_model}
+    kinds = dict.fromkeys(type(r) for of_model in results.values() for r in of_model)
     rows = [
-        (drawable, kind, options, label)
-        for kind, options, label in _ROWS
-        if (drawable := {n: r for n, rs in results.items() for r in rs if r.identifier == kind})
+        ({n: r for n, rs in results.items() for r in rs if type(r) is kind}, kind, *figure)
+        for kind in kinds
+        for figure in kind.section.overview.items()
     ]
     if len(rows) < 2:
         return None
@@ -47,7 +40,7 @@ def overview(results: Mapping[str, Sequence[Result]]) -> Figure | None:
         grid = figure.subplots(
             len(rows), len(results), sharex=True, sharey="row", squeeze=False
         )
-        for i, (drawable, kind, options, label) in enumerate(rows):
+        for i, (drawable, kind, label, options) in enumerate(rows):
             for j, name in enumerate(results):
                 ax = grid[i, j]
                 ax.set_gid(model_axes(name))
@@ -57,7 +50,9 @@ def overview(results: Mapping[str, Sequence[Result]]) -> Figure | None:
                     draw_on(drawable[name], ax, **options)
                     ax.tick_params(labelleft=name == next(n for n in results if n in drawable))
                 else:
-                    _empty(ax, "no attention" if "attention" in kind else "not measured")
+                    _empty(
+                        ax, "no attention" if "attention" in kind.identifier else "not measured"
+                    )
                 ax.set_ylabel("" if j else label, fontsize=7)
                 ax.set_xlabel("Normalized depth" if i == len(rows) - 1 else "")
         set_titles(grid[0], list(results), width=0.8 * _WIDTH)

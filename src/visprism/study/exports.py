@@ -14,7 +14,6 @@ from visprism.estimates.answers import POINTS
 from visprism.estimates.text import DASH
 from visprism.report.rows import Row, findings_of
 from visprism.study.record import StudyRecord
-from visprism.table.kinds import TO_LOWEST, TO_MEAN
 
 _OF_ANSWER = ("value", "low", "high", "over", "missing", "selected")
 _FORMAT = 4  # of results.json; raise it when entries change their meaning
@@ -148,11 +147,9 @@ def _question(row: Row) -> dict[str, Any]:
 
 
 _LOGGED = {  # names of quantities that explain themselves in the legend of a curve
-    TO_MEAN.id: "high_frequency",
-    TO_LOWEST.id: "high_frequency_to_lowest",
-    "debiased-after": "debiased_ece_after_temperature",
+    "debiased_after": "debiased_ece_after_temperature",
     "filled": "effective_rank_over_channels",
-    "mean-share": "outlier_share",
+    "mean_share": "outlier_share",
 }
 
 

@@ -37,10 +37,13 @@ class Change:
 _FILTERS = ("Are blocks low-pass or high-pass filters?", ((-1, "low-pass"), (1, "high-pass")))
 _VARIANCE = ("Do blocks lower or raise the variance?", ((-1, "lower it"), (1, "raise it")))
 TO_MEAN = Change(
-    "to-mean", "high-frequency log amplitude relative to the mean", *_FILTERS, to="to the mean"
+    "high-frequency",
+    "high-frequency log amplitude relative to the mean",
+    *_FILTERS,
+    to="to the mean",
 )
 TO_LOWEST = Change(
-    "to-lowest",
+    "high-frequency-to-lowest",
     "high-frequency log amplitude relative to the lowest frequency",
     *_FILTERS,
     to="to the lowest",

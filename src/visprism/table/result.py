@@ -127,6 +127,7 @@ def result_type(
     *,
     figures: Mapping[str, Mapping[str, Any]] | None = None,
     table: bool = True,
+    overview: Mapping[str, Mapping[str, Any]] | None = None,
 ) -> Callable[[type[R]], type[R]]:
     """Declare a class as a type of result that `Result.load` knows.
 
@@ -139,6 +140,7 @@ def result_type(
         figures: options of each figure by the end of its file name, the main one first; by
             default one figure without options, and none if empty.
         table: whether reports show the rows.
+        overview: options of its figures in the overview of a model by depth, by axis label.
     """
 
     def register(cls: type[R]) -> type[R]:
@@ -147,7 +149,7 @@ def result_type(
         made = dataclass(frozen=True, kw_only=True, eq=False, repr=False)(cls)
         made.identifier = identifier
         shown = {"": {}} if figures is None else figures
-        made.section = Section(made, title, reading_of(made), shown, table)
+        made.section = Section(made, title, reading_of(made), shown, table, overview or {})
         _TYPES[identifier] = made
         return made
 

@@ -18,6 +18,8 @@ class Section:
     # is the model's result of that type, if there is one.
     figures: Mapping[str, Mapping[str, Any]] = field(default_factory=lambda: {"": {}})
     table: bool = True  # whether the report shows the rows
+    # Axis label in the overview of a model by depth -> options of the figure.
+    overview: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
 
 
 def reading_of(documented: type) -> str:

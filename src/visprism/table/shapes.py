@@ -186,7 +186,8 @@ class ValuedPerBlock(Valued, PerBlock):
         """Other answers, then first block, last block and largest value of each series."""
         for name, info in self.estimates().items():
             if info.question and (name != self.value_name or info.row == "mean over blocks"):
-                yield from (a.sentence(self.units_text) for a in self._answers_of(name, info))
+                known = (a for a in self._answers_of(name, info) if np.isfinite(a.value))
+                yield from (answer.sentence(self.units_text) for answer in known)
         label = in_sentence(self.value_info().label)
         for name, rows in self.series().items():
             finite = rows[np.isfinite(self.values[rows])]

@@ -74,8 +74,11 @@ def structure(score, groups):
     )
 
 
+_WHERE = "within stages than between in 1 of 2 stages"
+
+
 @pytest.mark.parametrize(
-    ("score", "reading"), [(0.02, ""), (0.05, "in 1 of 2 stages"), (-0.05, "in 1 of 2 stages")]
+    ("score", "reading"), [(0.02, ""), (0.05, f"higher {_WHERE}"), (-0.05, f"lower {_WHERE}")]
 )
 def test_a_score_within_its_interval_of_0_is_not_significant(score, reading):
     result = structure(score, 10)

@@ -86,7 +86,7 @@ def test_negative_curvature_without_a_negative_leading_eigenvalue_is_a_finding()
     spectrum = spectrum_of([[40, 30, -1]] * 10)
     hidden = spectrum.select((spectrum.rank == 0) | (spectrum.value > 0))
     codes = [f.code for f in hidden.summary().findings()]
-    assert codes == ["", "VP111"]
+    assert codes[-1] == "VP111"
 
 
 def test_densities_have_the_area_of_their_signs():
@@ -106,4 +106,4 @@ def test_sharpness_above_the_limit_of_stability_is_a_finding():
         [f.code for f in replace(spectrum, learning_rate=rate).summary().findings()]
         for rate in (0.05, 0.03)
     ]
-    assert codes == [["", "", "VP110"], ["", ""]]  # 2 / 0.05 = 40
+    assert ["VP110" in of_rate for of_rate in codes] == [True, False]  # 2 / 0.05 = 40

@@ -10,7 +10,7 @@ With weights A[q, k], means over queries on the grid, windows and images of
 - cosine between the weights of two heads, of all queries, mean over the other heads.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Literal
 
 import numpy as np
@@ -26,7 +26,6 @@ from visprism.anatomy.blocks.attention import attentions
 from visprism.anatomy.trace.token_grids import OFF_GRID
 from visprism.drawing import style
 from visprism.drawing.depth import from_zero
-from visprism.estimates.text import interval_text
 
 # In the order in which `Attention.extract` stacks them.
 QUANTITIES = ("distance", "entropy", "nmi", "prefix_share", "redundancy")
@@ -37,6 +36,10 @@ _ROUNDING = 1e-6  # an entropy that is 0 but for rounding
     "attention-statistics",
     "Attention statistics",
     figures={"": {}} | {q: {"quantity": q} for q in ("entropy", "nmi", "redundancy")},
+    overview={
+        "Attention distance\n(pixels)": {},
+        "Mutual information\nof attention": {"quantity": "nmi"},
+    },
 )
 class AttentionStatistics(kit.Result):
     """Statistics of each head of each attention, a row per head. Intervals are over images.
@@ -87,26 +90,6 @@ class AttentionStatistics(kit.Result):
         "normalized mutual information, mean over heads",
         asks="Do queries attend to different keys?",
     )
-
-    def sentences(self) -> Iterator[str | kit.Finding]:
-        """Mean over heads, and the blocks where it is smallest and largest."""
-        yield self._finding("mean attention distance", "distance", " pixels")
-        yield self._finding("normalized mutual information of attention", "nmi", "")
-
-    def _finding(self, words: str, name: str, unit: str) -> kit.Finding:
-        blocks = list(dict.fromkeys(self.block.tolist()))
-        values, average = np.asarray(getattr(self, name)), getattr(self, f"mean_{name}")
-        means = [float(values[self.block == block].mean()) for block in blocks]
-        least, most = int(np.argmin(means)), int(np.argmax(means))
-        images = self.images_text
-        number = interval_text(average, average.low, average.high)
-        text = f"{words} {number}{unit}, mean over {len(self)} heads and {images}"
-        if means[least] != means[most]:
-            text += (
-                f"; smallest {means[least]:.3g} ({blocks[least]}), largest {means[most]:.3g} "
-                f"({blocks[most]}) of {len(blocks)} attention layers"
-            )
-        return kit.Finding(text)
 
 
 @kit.analysis

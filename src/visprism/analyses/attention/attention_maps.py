@@ -19,14 +19,13 @@ from visprism import kit
 from visprism.analyses.pictures import image_pictures, pictures_section
 from visprism.anatomy.blocks.attention import attentions
 from visprism.anatomy.run.attention_weights import attend
-from visprism.anatomy.trace.forward import Images, batch_size, forward
-from visprism.anatomy.trace.token_grids import OFF_GRID, AttentionGeometry
+from visprism.anatomy.trace import forward, token_grids
 from visprism.core.provenance import Provenance
 from visprism.drawing.color_bars import side_by_side
 from visprism.kit.model_on_images import inputs_of
+from visprism.passes import tokens
 from visprism.passes.batches import check_evaluation_mode, images_of
 from visprism.passes.blocks import spread
-from visprism.passes.tokens import described_readout, tokens_read
 from visprism.table.result import column as quantity
 
 # A pixel (row, column) of the image; the class token; or all queries on the grid, averaged.
@@ -125,7 +124,7 @@ class AttentionMaps(kit.Analysis):
 
 def attention_maps(
     anatomy: kit.Anatomy,
-    images: Images,
+    images: forward.Images,
     *,
     query: Query = "mean",
     blocks: Iterable[str] | None = None,
@@ -152,7 +151,7 @@ def attention_maps(
             anatomy, lambda w: _of_query(w.attention, w.values[0].float(), query, read),
             only=chosen,
         ) as maps:  # fmt: skip
-            forward(anatomy.model, images)
+            forward.forward(anatomy.model, images)
     places = [np.indices(map_.shape).reshape(3, -1) for map_ in maps.values()]
     head, row, column = np.concatenate(places, axis=1)
     return QueryWeights(
@@ -178,24 +177,25 @@ def _chosen(anatomy: kit.Anatomy, blocks: Iterable[str] | None) -> tuple[kit.Att
     return tuple(attention for attention in available if attention.name in wanted)
 
 
-def class_tokens(anatomy: kit.Anatomy, images: Images) -> Bool[np.ndarray, "others"]:
+def class_tokens(anatomy: kit.Anatomy, images: forward.Images) -> Bool[np.ndarray, "others"]:
     """Whether the head reads each off-grid token of the last attention, such as a class token.
 
     Costs one forward pass and a backward pass of the head, if there are such tokens.
     """
     last = attentions(anatomy)[-1]
-    outside = last.geometry.keys.index[0] == OFF_GRID
+    outside = last.geometry.keys.index[0] == token_grids.OFF_GRID
     if len(last.geometry.keys.index) > 1 or not outside.any():
         return np.zeros(0, dtype=bool)
-    return tokens_read(anatomy, last, images)[outside]
+    return tokens.tokens_read(anatomy, last, images)[outside]
 
 
-def single_image(anatomy: kit.Anatomy, images: Images, run: kit.Run) -> Images:
+def single_image(anatomy: kit.Anatomy, images: forward.Images, run: kit.Run) -> forward.Images:
     """The one image of a batch, on the device."""
     check_evaluation_mode(anatomy.model)
-    if batch_size(images) != 1:
+    if forward.batch_size(images) != 1:
         raise kit.InputError(
-            f"images must be a batch of one image, got {batch_size(images)}. Pass images[:1]."
+            f"images must be a batch of one image, got {forward.batch_size(images)}. "
+            "Pass images[:1]."
         )
     return images_of(images, anatomy, run.on(anatomy.model).compute)
 
@@ -209,12 +209,12 @@ def _of_query(
     """The weights of one query on the grid of the keys."""
     geometry, places = attention.geometry, attention.geometry.queries
     if query == "mean":
-        on_grid = places.index != OFF_GRID
+        on_grid = places.index != token_grids.OFF_GRID
         per_window = torch.from_numpy(on_grid / max(1, on_grid.sum())).to(weights)
         means = torch.einsum("whqk,wq->whk", weights, per_window)
         return np.sum([key_map(mean, geometry, i) for i, mean in enumerate(means)], axis=0)
     if query == "class":
-        outside = np.flatnonzero(places.index[0] == OFF_GRID)
+        outside = np.flatnonzero(places.index[0] == token_grids.OFF_GRID)
         if len(places.index) > 1 or read is None or len(outside) != len(read) or not read.any():
             raise kit.InputError(
                 f"query must be 'mean' or a pixel, got 'class': {attention.name!r} has no "
@@ -239,18 +239,18 @@ def _query_near(attention: kit.Attention, pixel: tuple[int, int]) -> tuple[int, 
     away = np.hypot(
         (row + 0.5) * height / rows - y - 0.5, (column + 0.5) * width / columns - x - 0.5
     )
-    away = np.where(places.index == OFF_GRID, np.inf, away)
+    away = np.where(places.index == token_grids.OFF_GRID, np.inf, away)
     window, token = np.unravel_index(away.argmin(), away.shape)
     return int(window), int(token)
 
 
 def key_map(
-    weights: Float[Tensor, "heads keys"], geometry: AttentionGeometry, window: int
+    weights: Float[Tensor, "heads keys"], geometry: token_grids.AttentionGeometry, window: int
 ) -> Float[np.ndarray, "heads rows columns"]:
     """Weights of keys at their places."""
     rows, columns = geometry.keys.grid
     index = geometry.keys.index[window]
-    placed = index != OFF_GRID
+    placed = index != token_grids.OFF_GRID
     map_ = np.zeros((len(weights), rows * columns))
     map_[:, index[placed]] = weights.detach().cpu().double().numpy()[:, placed]
     return map_.reshape(-1, rows, columns)
@@ -263,7 +263,7 @@ def provenance_of(anatomy: kit.Anatomy, run: kit.Run) -> Provenance:
 
 def rollout(
     anatomy: kit.Anatomy,
-    images: Images,
+    images: forward.Images,
     *,
     gradient: bool = False,
     target: int | None = None,
@@ -304,7 +304,7 @@ def rollout(
         with torch.set_grad_enabled(gradient), attend(
             anatomy, lambda w: w.values, only=chosen, differentiable=gradient
         ) as weights_by_name:  # fmt: skip
-            logits = forward(anatomy.model, images)
+            logits = forward.forward(anatomy.model, images)
         weights = list(weights_by_name.values())
         if gradient:
             weights = _relevant(logits, weights, target)
@@ -313,7 +313,7 @@ def rollout(
         for weight in weights:
             a = weight[0, 0].mean(0)
             reached = reached + a @ reached if gradient else (eye + a) / 2 @ reached
-        read = tokens_read(anatomy, chosen[-1], images)
+        read = tokens.tokens_read(anatomy, chosen[-1], images)
     geometry = chosen[0].geometry
     row = reached[torch.from_numpy(read)].mean(0)
     map_ = key_map(row[None], geometry, 0)[0]
@@ -323,13 +323,13 @@ def rollout(
         column=columns,
         weight=map_.ravel(),
         method="gradient" if gradient else "attention",
-        readout=described_readout(read, geometry.keys.index[0] == OFF_GRID),
+        readout=tokens.described_readout(read, geometry.keys.index[0] == token_grids.OFF_GRID),
         provenance=provenance_of(anatomy, run),
     )
 
 
 def rollouts(
-    anatomy: kit.Anatomy, images: Images, *, run: kit.Run = kit.DEFAULT_RUN
+    anatomy: kit.Anatomy, images: forward.Images, *, run: kit.Run = kit.DEFAULT_RUN
 ) -> tuple[list[Rollout], str]:
     """The rollouts of one image by attention and by gradient, and why one is missing."""
     made, reason = [], ""

@@ -28,15 +28,13 @@ from torch.nn import functional
 from visprism import kit
 from visprism.analyses.pictures import image_pictures, pictures_section
 from visprism.anatomy.run.interception import intercept
-from visprism.anatomy.trace.forward import as_written, forward
-from visprism.core.devices import in_float64
+from visprism.anatomy.trace import forward
 from visprism.estimates.estimated import skewed
-from visprism.estimates.text import some_of, text_of
+from visprism.estimates.text import some_of
 from visprism.passes.batches import Batch, blocks_on_grid, images_of, in_order, positioned
 from visprism.passes.blocks import spread
-from visprism.passes.features import Arrays, Gathered
+from visprism.passes.features import Gathered
 from visprism.passes.perturbed import random_numbers
-from visprism.table.shapes import picture_columns
 
 GRADIENT_ACTIVATION = "gradient x activation"
 GRAD_CAM = "Grad-CAM"
@@ -99,21 +97,7 @@ class AttributionScores(kit.SeriesPerBlock):
 
     def sentences(self) -> Iterator[str | kit.Finding]:
         """For each method the block with the largest insertion gain, and what has no score."""
-        for name, rows in self.series().items():
-            rows = rows[np.isfinite(self.insertion_gain[rows])]
-            if name == RANDOM or not len(rows):
-                continue
-            best = int(rows[np.argmax(self.insertion_gain[rows])])
-            insertion, deletion = (
-                text_of(gain[best], "+.3f")
-                for gain in (self.insertion_gain, self.deletion_gain)
-            )
-            yield (
-                f"{name}: largest insertion gain over a random map of {len(rows)} blocks at "
-                f"{self.block[best]}, {insertion} (insertion score "
-                f"{self.insertion[best]:.3f}); deletion gain there {deletion}; "
-                f"intervals over {self.units_text}"
-            )
+        yield from super().sentences()
         images = self.scored.max(initial=0)
         blank = [
             f"{self.method[i]} at {self.block[i]} {images - self.scored[i]}"
@@ -179,7 +163,7 @@ class Attribution(kit.Analysis):
         """
         anatomy, batches = subject.anatomy, subject.batches()
         gathered, sizes = Gathered(), list[int]()
-        with run.compute.borrow(anatomy.model), as_written():
+        with run.compute.borrow(anatomy.model), forward.as_written():
             first, _ = next(_with_numbers(batches, anatomy, run))
             with run.compute.autocast():
                 reached, unreached = with_gradient(anatomy, first)
@@ -219,7 +203,7 @@ class Attribution(kit.Analysis):
             for block in blocks
             for map_ in [values[block][number]]
         }
-        maps = AttributionMaps(**picture_columns(pictures, "relevance"), provenance=origin)
+        maps = AttributionMaps.of_pictures(pictures, provenance=origin)
         return scored, maps, *image_pictures(subject, _PICTURES, origin)
 
     def cost(self, subject: kit.Subject) -> kit.Cost:
@@ -300,7 +284,7 @@ def _gradient(
         return outputs[0].clone()
 
     with torch.enable_grad(), intercept(anatomy, reads={}, changes={block.end: exchange}):
-        logits = forward(anatomy.model, images)
+        logits = forward.forward(anatomy.model, images)
         target = logits.argmax(1)
         score = logits.gather(1, target[:, None]).sum()
         if not torch.isfinite(score):
@@ -332,7 +316,7 @@ def faithfulness(
     """Insertion and deletion score of each image, by score, method and block."""
 
     def probability(x: Tensor) -> Float[Tensor, " b"]:
-        probabilities = in_float64(forward(anatomy.model, x)).softmax(1)
+        probabilities = kit.in_float64(forward.forward(anatomy.model, x)).softmax(1)
         return probabilities.gather(1, target.to(probabilities.device)[:, None])[:, 0]
 
     blur, empty = blurred(images), torch.zeros_like(images)
@@ -385,7 +369,7 @@ def blurred(images: Float[Tensor, "b c h w"]) -> Float[Tensor, "b c h w"]:
     return functional.conv2d(rows, kernel.mT, groups=groups)
 
 
-def _columns(blocks: Sequence[kit.Block], values: Arrays) -> dict[str, Any]:
+def _columns(blocks: Sequence[kit.Block], values: kit.Arrays) -> dict[str, Any]:
     rows = [(method, block) for method in METHODS for block in blocks]
     columns = kit.block_columns([block for _, block in rows])
     columns["method"] = np.array([method for method, _ in rows])

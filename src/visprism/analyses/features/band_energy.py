@@ -17,7 +17,6 @@ from torch import Tensor
 from visprism import kit
 from visprism.core.devices import for_complex
 from visprism.estimates.estimated import ratio
-from visprism.passes.features import PassResult
 
 _EDGE = 0.5  # π rad/pixel, between the low and the high band
 
@@ -69,7 +68,7 @@ class BandEnergy(kit.FeatureAnalysis):
         bands = energy @ torch.from_numpy(_bands((x.shape[2], x.shape[3]))).to(x)
         return {"all": bands[:, 0], "above": bands[:, 1]}
 
-    def results(self, seen: PassResult) -> Sequence[kit.Result]:
+    def results(self, seen: kit.PassResult) -> Sequence[kit.Result]:
         """The energies of every block."""
         high = ratio(seen["above"], seen["all"]).by_unit
         return (seen.result(BandEnergies, {"change": high - seen.before(high)}),)

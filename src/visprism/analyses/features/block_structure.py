@@ -20,8 +20,7 @@ from visprism import kit
 from visprism.drawing import style
 from visprism.drawing.color_bars import UNIT, color_bar
 from visprism.drawing.registry import figure
-from visprism.estimates.answers import FEWEST_BATCHES, Answer
-from visprism.estimates.text import interval_text
+from visprism.estimates.answers import Answer
 
 
 @kit.result("block-structure", "Block structure")
@@ -70,23 +69,7 @@ class BlockStructure(kit.Result):
                 "another in its stage and one at the same distance in another stage"
             )
             return
-        low, high = self.score.low, self.score.high
-        text = f"block structure {interval_text(self.score, low, high, '+.3f')}"
-        if not np.isfinite(low):
-            reason = f"no interval: at least {FEWEST_BATCHES} batches are required"
-            yield f"{text} (CKA within minus between stages; {reason})"
-            return
-        meaning = "not significant"
-        if low > 0 or high < 0:
-            above, of = self._stages_above()
-            meaning = (
-                f"CKA is {'higher' if low > 0 else 'lower'} within stages than between, above "
-                f"that at equal distance in {above} of {of} stages"
-            )
-        yield (
-            f"{text} (CKA within minus between {stages} stages, at equal distance): "
-            f"{meaning}; interval over {self.groups} groups of batches"
-        )
+        yield from super().sentences()
 
     def answers(self) -> tuple[Answer, ...]:
         """The score, if there is one."""
@@ -98,7 +81,9 @@ class BlockStructure(kit.Result):
         if not (low > 0 or high < 0):
             return {}
         above, stages = self._stages_above()
-        return {"reading": f"in {above} of {stages} stages"}
+        direction = "higher" if low > 0 else "lower"
+        where = f"within stages than between in {above} of {stages} stages"
+        return {"reading": f"{direction} {where}"}
 
     def _stages_above(self) -> tuple[int, int]:
         """Number of stages whose mean CKA exceeds that at equal distance, and of stages."""

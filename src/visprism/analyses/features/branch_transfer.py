@@ -15,15 +15,7 @@ from matplotlib.axes import Axes
 from torch import Tensor
 
 from visprism import kit
-from visprism.analyses.features.fourier import (
-    AXES,
-    PROFILES,
-    at_highest,
-    columns_by_frequency,
-    highest_rows,
-    references,
-    without_profile,
-)
+from visprism.analyses.features import fourier
 from visprism.drawing.depth import depth_bar, spectra
 from visprism.passes.profiles import NO_AMPLITUDE
 from visprism.passes.sources import BranchEnd, residual_branches
@@ -103,13 +95,13 @@ class BranchTransfer(kit.FeatureAnalysis):
         branches = residual_branches(subject.anatomy)
         if not branches:
             return "the model has no residual branch with an identity shortcut"
-        return super().inapplicable(subject) or without_profile(
-            PROFILES[self.profile, "default"][0], [branch.block for branch in branches]
+        return super().inapplicable(subject) or fourier.without_profile(
+            fourier.PROFILES[self.profile, "default"][0], [branch.block for branch in branches]
         )
 
     def extract(self, x: Float[Tensor, "b c h w"]) -> dict[str, Float[Tensor, "b k"]]:
         """Log amplitude by image and frequency, mean over channels; of one end of a branch."""
-        measure, _ = PROFILES[self.profile, "default"]
+        measure, _ = fourier.PROFILES[self.profile, "default"]
         return {"log_amplitude": measure(x)}
 
     def results(self, seen: kit.PassResult) -> Sequence[kit.Result]:
@@ -122,23 +114,26 @@ class BranchTransfer(kit.FeatureAnalysis):
             level[np.isclose(level, NO_AMPLITUDE).all(1)] = np.nan
         blocks = [end.block for end in levels if end.end == "output"]
         ends = [[levels[BranchEnd(b, end)] for end in ("output", "input")] for b in blocks]
-        gains = [references(output - given) for output, given in ends]
-        _, frequency = PROFILES[self.profile, "default"]
+        gains = [fourier.references(output - given) for output, given in ends]
+        _, frequency = fourier.PROFILES[self.profile, "default"]
         transfer = BranchGains(
-            **columns_by_frequency(blocks, frequency, _NAMES, gains), profile=self.profile
+            **fourier.columns_by_frequency(blocks, frequency, _NAMES, gains),
+            profile=self.profile,
         )
-        _, to_mean, to_lowest = at_highest(gains)
+        _, to_mean, to_lowest = fourier.at_highest(gains)
         by_kind = summarize_by_kind(
             {GAIN_TO_MEAN: to_mean, GAIN_TO_LOWEST: to_lowest},
             [block.kind for block in blocks],
             np.array([not block.subsampling for block in blocks]),
         )
-        return transfer, highest_rows(transfer, HighFrequencyGain), by_kind
+        return transfer, fourier.highest_rows(transfer, HighFrequencyGain), by_kind
 
 
 @kit.figure(width=2.5, height=2.3, key=depth_bar, key_width=0.75)
 def _(result: BranchGains, ax: Axes) -> Axes:
     """Log gain by frequency, a curve per residual branch, colored by depth."""
     spectra(ax, result, "gain")
-    ax.set(xlabel=f"{AXES[result.profile]} (π rad/pixel)", ylabel="Log gain of the branch")
+    ax.set(
+        xlabel=f"{fourier.AXES[result.profile]} (π rad/pixel)", ylabel="Log gain of the branch"
+    )
     return ax

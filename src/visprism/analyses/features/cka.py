@@ -30,31 +30,16 @@ from matplotlib.patches import Rectangle
 from torch import Tensor
 
 from visprism import kit
-from visprism.analyses.features.block_structure import (
-    BlockStructure,
-    block_structure,
-    similarity_bar,
-    structure_score,
-)
-from visprism.analyses.features.hsic import (
-    FEWEST,
-    by_batch,
-    gram,
-    hsic,
-    linearized,
-    rbf,
-    scaled,
-)
+from visprism.analyses.features import block_structure, hsic
 from visprism.anatomy.trace.forward import batch_size
-from visprism.core.processes import rank, share, world_size
+from visprism.core import processes
 from visprism.drawing import style
 from visprism.drawing.color_bars import UNIT
 from visprism.drawing.text import title
-from visprism.estimates.answers import FEWEST_BATCHES, Answer
-from visprism.estimates.estimated import Ends, jackknife, mean, no_interval, student
+from visprism.estimates import estimated
+from visprism.estimates.answers import FEWEST_BATCHES
 from visprism.passes.batches import Batch, images_of, in_order
-from visprism.passes.blocks import pair_columns
-from visprism.passes.features import Arrays, Extracts, Gathered, PassResult, observing
+from visprism.passes.features import Gathered, observing
 
 _NEAR_NULL = 0.05  # fraction of pairs within two deviations of the null that makes a finding
 
@@ -119,15 +104,8 @@ class Similarity(kit.BlockMatrix):
         pairs = np.flatnonzero(self._different_pairs())
         if not len(pairs):
             return
+        yield from super().sentences()
         cka = self.cka[pairs]
-        most = pairs[np.argmax(cka)]
-        yield (
-            f"debiased CKA, mean over {len(pairs)} pairs of "
-            f"{'blocks of two models' if self.other_model else 'different blocks'}: "
-            f"{cka.mean():.2f}; largest of them {self._interval(most)} "
-            f"({self.block[most]}, {self.other[most]}; over {self.batches} batches, "
-            f"{self.images_text})"
-        )
         bound = 2 * self.null_deviation[pairs]
         near = int((cka <= bound).sum())
         if near > _NEAR_NULL * len(pairs):
@@ -137,7 +115,7 @@ class Similarity(kit.BlockMatrix):
                 "VP104",
             )
 
-    def answers(self) -> tuple[Answer, ...]:
+    def answers(self) -> tuple[Any, ...]:
         """For two models, the mean over pairs of blocks with the most similar pair."""
         return super().answers() if self.other_model and np.isfinite(self.cka).any() else ()
 
@@ -158,7 +136,9 @@ class Similarity(kit.BlockMatrix):
         chosen = np.isfinite(self.matrix())
         return (chosen if self.other_model else np.triu(chosen, k=1)).ravel()
 
-    def block_structure(self, score: kit.Number | None = None) -> BlockStructure:
+    def block_structure(
+        self, score: kit.Number | None = None
+    ) -> block_structure.BlockStructure:
         """How far the stages of a model show in its CKA.
 
         Blocks whose CKA is not defined are left out, and so is the stem, which is a separate
@@ -175,7 +155,7 @@ class Similarity(kit.BlockMatrix):
         place, stage = self._counted()
         cka = self.matrix()[np.ix_(place, place)]
         return replace(
-            block_structure(cka, place, stage, score),
+            block_structure.block_structure(cka, place, stage, score),
             groups=min(self.batches, _GROUPS),
             provenance=self.provenance,
         )
@@ -205,7 +185,7 @@ class CKA(kit.FeatureAnalysis):
     summed = ("gram",)
     gives = (
         Similarity,
-        BlockStructure,
+        block_structure.BlockStructure,
     )
 
     kernel: Literal["linear", "rbf"] = kit.option(
@@ -225,28 +205,30 @@ class CKA(kit.FeatureAnalysis):
 
     def extract(self, x: Float[Tensor, "b c h w"]) -> dict[str, Float[Tensor, "b b"]]:
         """Inner products of the images' features; see `gram`."""
-        return {"gram": gram(x)}
+        return {"gram": hsic.gram(x)}
 
-    def sums(self, extracts: Extracts, batch: int, seed: int) -> Arrays:
+    def sums(self, extracts: kit.Extracts, batch: int, seed: int) -> kit.Arrays:
         """HSIC of all pairs in this batch, unbiased and biased, and its images."""
         grams = torch.stack([x["gram"].double() for x in extracts.values()])
         images = grams.shape[1]
-        if images < FEWEST:
+        if images < hsic.FEWEST:
             return {}
-        kernels = grams if self.kernel == "linear" else rbf(grams, self.bandwidth)
-        both = torch.stack(hsic(kernels)).numpy()
+        kernels = grams if self.kernel == "linear" else hsic.rbf(grams, self.bandwidth)
+        both = torch.stack(hsic.hsic(kernels)).numpy()
         return {("hsic", batch): both, ("images", batch): np.array(images)}
 
-    def results(self, seen: PassResult) -> Sequence[kit.Result]:
+    def results(self, seen: kit.PassResult) -> Sequence[kit.Result]:
         """The similarity of all pairs, and the block structure."""
         blocks = seen.blocks
         similarity = self.similarity(seen.sums, blocks, blocks)
         place, stage = similarity._counted()
-        hsics, images = by_batch(seen.sums)
+        hsics, images = hsic.by_batch(seen.sums)
         weighted = images[:, None, None] * hsics[:, 0][:, place][:, :, place]
         groups = min(len(images), _GROUPS)
-        score = jackknife(
-            lambda sums: structure_score(scaled(sums.sum(0)), place, stage),
+        score = estimated.jackknife(
+            lambda sums: block_structure.structure_score(
+                hsic.scaled(sums.sum(0)), place, stage
+            ),
             np.stack([weighted[group::_GROUPS].sum(0) for group in range(groups)]),
             interval=_ends_of,
         )
@@ -254,7 +236,7 @@ class CKA(kit.FeatureAnalysis):
 
     def similarity(
         self,
-        sums: Arrays,
+        sums: kit.Arrays,
         first: Sequence[kit.Block],
         other: Sequence[kit.Block],
         other_model: str = "",
@@ -262,10 +244,10 @@ class CKA(kit.FeatureAnalysis):
         """Similarity of the first of the blocks with the last, from HSIC by batch."""
         if not sums:
             raise kit.InputError(
-                f"batches must hold at least {FEWEST} images for CKA, and all hold fewer. Use "
-                "a larger batch_size."
+                f"batches must hold at least {hsic.FEWEST} images for CKA, and all hold fewer. "
+                "Use a larger batch_size."
             )
-        hsics, images = by_batch(sums)
+        hsics, images = hsic.by_batch(sums)
         diagonals = hsics.diagonal(axis1=2, axis2=3)
         unbiased, biased = np.tensordot(images, diagonals, axes=1)
         varies = unbiased > _NOTHING * biased
@@ -277,23 +259,23 @@ class CKA(kit.FeatureAnalysis):
 
         parts = images[:, None] * diagonals[:, 0] / np.where(varies, unbiased, 1.0)
         variance = np.einsum("bi,bj,b->ij", parts, parts, 2 / (images * (images - 3)))
-        values = [pairs(linearized(hsics[:, i], images)) for i in (0, 1)]
+        values = [pairs(hsic.linearized(hsics[:, i], images)) for i in (0, 1)]
         cka, biased_cka = (
             kit.Estimated(
-                pairs(scaled(np.tensordot(images, hsics[:, i], axes=1))), *_ends_of(v)
+                pairs(hsic.scaled(np.tensordot(images, hsics[:, i], axes=1))), *_ends_of(v)
             )
             for i, v in enumerate(values)
         )
         defined = np.isfinite(cka)
         return Similarity(
-            **pair_columns(first, other),
+            **kit.pair_columns(first, other),
             cka=cka,
             biased=biased_cka,
             null_deviation=pairs(np.sqrt(variance)),
             kernel=self.kernel,
             batches=len(images),
             other_model=other_model,
-            mean=mean(values[0][:, defined].mean(1), _ends_of)
+            mean=estimated.mean(values[0][:, defined].mean(1), _ends_of)
             if other_model and defined.any()
             else kit.Number(np.nan),
         )
@@ -360,9 +342,13 @@ def compare(
         observing(anatomy_b, [cka], run.compute) as extract_b,
     ):
         tracked = run.track_share(batches, "observing feature maps")
-        first, second = tee(tracked) if batches_b is None else (tracked, share(batches_b))
+        first, second = (
+            tee(tracked) if batches_b is None else (tracked, processes.share(batches_b))
+        )
         pairs = zip_longest(first, second)
-        for number, (batch_a, batch_b) in zip(count(rank(), world_size()), pairs, strict=False):
+        for number, (batch_a, batch_b) in zip(
+            count(processes.rank(), processes.world_size()), pairs, strict=False
+        ):
             if batch_a is None or batch_b is None:
                 raise kit.InputError(_OTHER_IMAGES)
             a = images_of(batch_a, anatomy_a, run.compute)
@@ -385,9 +371,11 @@ def compare(
     return similarity.measured(origin)
 
 
-def _ends_of(by_batch: Float[np.ndarray, "n rows"]) -> Ends:
+def _ends_of(by_batch: Float[np.ndarray, "n rows"]) -> estimated.Ends:
     """Student's interval over batches, for at least 5."""
-    return (student if len(by_batch) >= FEWEST_BATCHES else no_interval)(by_batch)
+    return (estimated.student if len(by_batch) >= FEWEST_BATCHES else estimated.no_interval)(
+        by_batch
+    )
 
 
 # Figures.
@@ -398,7 +386,9 @@ _SMALL = 5.5  # points; of names of blocks
 _MOST_NAMES, _MOST_NUMBERS = 12, 12  # along one axis
 
 
-@kit.figure(width=2.5, height=2.35, share=False, key=similarity_bar, key_width=0.7)
+@kit.figure(
+    width=2.5, height=2.35, share=False, key=block_structure.similarity_bar, key_width=0.7
+)
 def _(
     result: Similarity,
     ax: Axes,

@@ -25,7 +25,7 @@ from torch import nn
 
 from visprism import kit
 from visprism.estimates.estimated import jackknife
-from visprism.estimates.text import some_of, text_of
+from visprism.estimates.text import some_of
 from visprism.passes.pooled import PooledFeatures, Pooling, pooled_features
 
 _ROUNDING = 1e-10  # eigenvalues below this part of the largest count as 0
@@ -116,31 +116,13 @@ class NeuralCollapse(kit.ScalarPerBlock):
         return {"reading": f"below {self.nc1_shuffled[row]:.3g} of shuffled labels"}
 
     def sentences(self) -> Iterator[str | kit.Finding]:
-        """NC1 by block, where it says nothing, and all four numbers of the last block."""
-        level, finite = self.nc1_shuffled, np.flatnonzero(np.isfinite(self.nc1))
-        none = self.block[np.isnan(self.nc1) & np.isfinite(level)].tolist()
+        """NC1 by block, and where it says nothing."""
+        none = self.block[np.isnan(self.nc1) & np.isfinite(self.nc1_shuffled)].tolist()
         yield from super().sentences()
-        if len(finite):
-            ends = dict.fromkeys((finite[0], finite[-1], finite[self.nc1[finite].argmax()]))
-            shuffled = [f"{level[i]:.3g} at {self.block[i]}" for i in ends]
-            yield f"NC1 of shuffled labels: {', '.join(shuffled)}"
         if none:
             yield (
                 f"NC1 is not given for {len(none)} of {len(self)} blocks ({some_of(none)}), "
                 f"where it is not below its value for {_SHUFFLES} shuffles of the labels"
-            )
-        numbers = {
-            "NC1": self.nc1[-1],
-            "NC2 equal norms": self.equinorm[-1],
-            "NC2 maximal angles": self.maximal_angle[-1],
-            "NC3": self.self_duality,
-            "NC4 (no interval)": self.disagreement[-1],
-        }
-        parts = [f"{name} {text_of(x)}" for name, x in numbers.items() if np.isfinite(x)]
-        if parts:
-            yield (
-                f"{self.block[-1]}: {', '.join(parts)} ({self.images_text} of {self.classes} "
-                f"classes, {self.pooling} features; all are 0 in neural collapse)"
             )
 
 

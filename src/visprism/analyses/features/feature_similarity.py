@@ -17,7 +17,7 @@ Williams et al. (2021), Generalized shape metrics on neural representations, eq.
 Kriegeskorte et al. (2008), Representational similarity analysis.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
@@ -27,7 +27,6 @@ from jaxtyping import Float, Int
 
 from visprism import kit
 from visprism.estimates.estimated import no_interval, student
-from visprism.passes.blocks import pair_columns
 from visprism.passes.pooled import PooledFeatures, pooled_features, unit
 
 MEASURES = ("mutual_knn", "procrustes", "rsa")
@@ -75,18 +74,6 @@ class BlockSimilarities(kit.BlockMatrix):
     other_model: str = kit.scalar(
         "Other model", "", "whose block the other is; empty if it is the same model", default=""
     )
-
-    def sentences(self) -> Iterator[str]:
-        """Mean of each measure over pairs of blocks, with its null."""
-        pairs = np.ones(len(self), bool) if self.other_model else self.block != self.other
-        of = "blocks of two models" if self.other_model else "different blocks"
-        for name in MEASURES:
-            if np.isfinite(getattr(self, name)[pairs]).any():
-                yield (
-                    f"{self.infos()[name].label}, mean over {int(pairs.sum())} pairs of {of}: "
-                    f"{np.nanmean(getattr(self, name)[pairs]):.3g}; with shuffled images "
-                    f"{np.nanmean(getattr(self, f'{name}_null')[pairs]):.3g}"
-                )
 
 
 @kit.analysis
@@ -184,7 +171,7 @@ def similarities(
         for number in range(permutations)
     ]
     nulls = [_compared(a, [r.shuffled(order) for r in b], neighbors) for order in orders]
-    columns = pair_columns(list(first.features), list(second.features))
+    columns = kit.pair_columns(list(first.features), list(second.features))
     columns |= dict(zip(MEASURES, _compared(a, b, neighbors), strict=True))
     means = np.mean(nulls, axis=0)
     columns |= {f"{name}_null": v for name, v in zip(MEASURES, means, strict=True)}

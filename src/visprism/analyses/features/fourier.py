@@ -23,7 +23,6 @@ from visprism.core.provenance import Provenance
 from visprism.drawing.depth import against_depth, depth_bar, kinds_key, spectra
 from visprism.passes import profiles
 from visprism.passes.blocks import grid_of
-from visprism.passes.features import PassResult
 from visprism.table.kinds import TO_LOWEST, TO_MEAN, KindSummary
 from visprism.table.shapes import result_shape
 
@@ -85,6 +84,7 @@ class Spectrum(SpectrumColumns):
     "high-frequency",
     "High-frequency amplitude",
     figures={"": {}, "lowest": {"reference": "lowest"}},
+    overview={"Δ log amplitude,\nhighest frequency": {}},
 )
 class HighFrequency(kit.ScalarPerBlock, SpectrumColumns):
     """The highest frequency of a `Spectrum`; one row for each block with more than one.
@@ -149,7 +149,7 @@ class Fourier(kit.FeatureAnalysis):
             "of its sides have. The radial profile holds all.",
         )
 
-    def results(self, seen: PassResult) -> Sequence[kit.Result]:
+    def results(self, seen: kit.PassResult) -> Sequence[kit.Result]:
         """The spectrum, its highest frequency, and that by kind of block."""
         blocks, neighbors = seen.blocks, seen.neighbors
         levels = {b: references(x) for b, x in seen.each("log_amplitude").items()}

@@ -6,7 +6,7 @@ radial profile of `Fourier` are parts of this plane. What lies off them shows wh
 the model prefers horizontal or vertical structure.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Literal
 
 import numpy as np
@@ -14,7 +14,6 @@ from jaxtyping import Float
 from torch import Tensor
 
 from visprism import kit
-from visprism.core.devices import in_float64
 from visprism.core.statistics import t_quantile
 from visprism.passes.profiles import log_amplitude_plane
 from visprism.passes.sources import BranchEnd, residual_branches
@@ -48,17 +47,6 @@ class FrequencyPlanes(kit.Pictures):
     relative: kit.Estimated = kit.estimate("Δ log amplitude", "", "minus that at frequency 0")
     parts: str = kit.scalar("Parts", "", "'blocks' or 'branches'")
 
-    def sentences(self) -> Iterator[str | kit.Finding]:
-        """Δ log amplitude of the first and last picture at the corner of the plane."""
-        names = list(dict.fromkeys(self.picture.tolist()))
-        corners = np.flatnonzero((self.row == 0) & (self.column == 0))
-        chosen = dict.fromkeys((0, len(names) - 1))
-        for i in chosen:
-            yield (
-                f"Δ log amplitude of {names[i]} {self._interval(corners[i])} at the highest "
-                f"frequency in both directions{self.over()}"
-            )
-
 
 @kit.analysis
 class FourierPlane(kit.FeatureAnalysis):
@@ -91,7 +79,7 @@ class FourierPlane(kit.FeatureAnalysis):
 
         Added up over images: planes of all images would not fit.
         """
-        level = in_float64(log_amplitude_plane(x))
+        level = kit.in_float64(log_amplitude_plane(x))
         height, width = level.shape[1:]
         relative = level - level[:, height // 2, width // 2, None, None]
         moments = {"level": level, "relative": relative, "square": relative.square()}

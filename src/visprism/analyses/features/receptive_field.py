@@ -17,13 +17,12 @@ from torch.nn.functional import avg_pool2d
 
 from visprism import kit
 from visprism.anatomy.run.surgery import watch
-from visprism.anatomy.trace.forward import Images, as_written, batch_size, forward, pixels
+from visprism.anatomy.trace import forward
 from visprism.core import processes
-from visprism.drawing import style
-from visprism.drawing.depth import against_depth, from_zero, kinds_key
+from visprism.drawing import depth, style
 from visprism.passes.batches import Batch, blocks_on_grid, images_of, in_order
 from visprism.passes.blocks import spread
-from visprism.passes.features import Arrays, Gathered
+from visprism.passes.features import Gathered
 from visprism.table.result import column as quantity
 from visprism.table.shapes import picture_columns
 
@@ -35,6 +34,7 @@ _CELLS = 56  # most along a side of a map that is drawn
     "receptive-field",
     "Effective receptive field",
     figures={"": {}, "side": {"quantity": "side_50"}},
+    overview={"Receptive field \N{GREEK SMALL LETTER SIGMA}\n(pixels)": {}},
 )
 class FieldSizes(kit.ScalarPerBlock):
     """Size of the effective receptive field; one row for each block. NaN where it is empty.
@@ -85,24 +85,6 @@ class FieldSizes(kit.ScalarPerBlock):
         "pixels",
         "of a field that weighs all pixels of the image alike",
     )
-
-    def sentences(self) -> Iterator[str | kit.Finding]:
-        """Size at the first and at the last block that depend on the image."""
-        rows = np.flatnonzero(np.isfinite(self.sigma))
-        if not len(rows):
-            yield "the center position of no block depends on the image"
-            return
-        ends = dict.fromkeys((int(rows[0]), int(rows[-1])))
-        sizes = [f"{self._interval(i)} at {self.block[i]}" for i in ends]
-        squares = [
-            f"{self.side_50[i]:.0f}x{self.side_50[i]:.0f} pixels at {self.block[i]}"
-            for i in ends
-        ]
-        yield (
-            f"effective receptive field, {SIGMA}: {', '.join(sizes)}; half of it lies in a "
-            f"square around its center of mass of about {', '.join(squares)}"
-            f"{self.over()}"
-        )
 
     def answered(self, name: str) -> np.ndarray:
         """The last block that depends on the image."""
@@ -186,17 +168,17 @@ class ReceptiveField(kit.Analysis):
         gathered, sizes = Gathered(), list[int]()
         shared = processes.share(batches)
         ticks = run.ticks(shared, len(blocks), "receptive fields")
-        with run.compute.borrow(anatomy.model), as_written(), ticks as tick:
+        with run.compute.borrow(anatomy.model), forward.as_written(), ticks as tick:
             for batch in shared:
                 x = images_of(batch, anatomy, run.compute)
-                moments: Arrays = {}
-                sums: Arrays = {}
+                moments: kit.Arrays = {}
+                sums: kit.Arrays = {}
                 for block, weight in _weights(anatomy, blocks, x, run):
                     tick()
                     fields = weight.numpy()
                     moments[block], sums[block] = _moments(fields), fields.sum(0)
                 gathered.add(moments, sums)
-                sizes.append(batch_size(x))
+                sizes.append(forward.batch_size(x))
         (by_image, total), every = gathered.of_all_processes(), in_order(sizes)
         origin = run.measured(
             images=sum(every), batch_size=max(every), image_shape=anatomy.image_shape
@@ -212,7 +194,7 @@ class ReceptiveField(kit.Analysis):
 
 def receptive_map(
     anatomy: kit.Anatomy,
-    images: Images,
+    images: forward.Images,
     block: kit.Block,
     position: tuple[int, int],
     *,
@@ -241,7 +223,7 @@ def receptive_map(
         )
     run = run.on(anatomy.model)
     x = images_of(images, anatomy, run.compute)
-    with run.compute.borrow(anatomy.model), as_written():
+    with run.compute.borrow(anatomy.model), forward.as_written():
         ((_, weight),) = _weights(anatomy, [block], x, run, position)
     return weight
 
@@ -249,7 +231,7 @@ def receptive_map(
 def _weights(
     anatomy: kit.Anatomy,
     blocks: Sequence[kit.Block],
-    images: Images,
+    images: forward.Images,
     run: kit.Run,
     position: tuple[int, int] | None = None,
 ) -> Iterator[tuple[kit.Block, Tensor]]:
@@ -264,19 +246,19 @@ def _weights(
         return (x[:, :, row, column] * (2 * signs - 1).to(x)).sum()
 
     with torch.enable_grad():
-        leaf = pixels(images).detach().clone().requires_grad_()
+        leaf = forward.pixels(images).detach().clone().requires_grad_()
         with watch(anatomy, signed_sum, blocks=blocks) as sums:
-            forward(anatomy.model, _with_pixels(images, leaf))
+            forward.forward(anatomy.model, _with_pixels(images, leaf))
         for block in blocks:
             gradient = _gradient(sums.pop(block.name), leaf, block)
             yield block, gradient.abs().sum(1)
 
 
-def _with_pixels(images: Images, tensor: Tensor) -> Images:
+def _with_pixels(images: forward.Images, tensor: Tensor) -> forward.Images:
     """The images with another tensor for the images proper."""
     if not isinstance(images, Mapping):
         return tensor
-    original = pixels(images)
+    original = forward.pixels(images)
     return {name: tensor if value is original else value for name, value in images.items()}
 
 
@@ -397,12 +379,12 @@ def _in_cells(total: Float[np.ndarray, "h w"]) -> Float[np.ndarray, "rows column
     return avg_pool2d(map_, side, ceil_mode=True, divisor_override=1)[0, 0].numpy()
 
 
-@kit.figure(width=2.75, height=2.0, key=kinds_key, key_height=0.25)
+@kit.figure(width=2.75, height=2.0, key=depth.kinds_key, key_height=0.25)
 def _(
     result: FieldSizes, ax: Axes, *, quantity: Literal["sigma", "side_50", "side_95"] = "sigma"
 ) -> Axes:
     """Size against depth; the dashed line is a field with equal weights."""
-    against_depth(ax, result, quantity)
+    depth.against_depth(ax, result, quantity)
     if quantity == "sigma":
         ax.axhline(
             result.uniform_sigma,
@@ -412,6 +394,6 @@ def _(
             zorder=1,
             label="_uniform field",
         )
-    from_zero(ax)
+    depth.from_zero(ax)
     ax.set_ylabel(result.infos()[quantity].heading)
     return ax

@@ -5,7 +5,7 @@ images, or images, the means of those over positions. Their mean is subtracted; 
 singular values are then the variances along the principal directions.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Literal
 
 import numpy as np
@@ -16,10 +16,8 @@ from matplotlib.axes import Axes
 from torch import Tensor
 
 from visprism import kit
-from visprism.core.devices import in_float64
 from visprism.drawing.depth import curves_of_blocks, depth_bar
 from visprism.estimates.answers import Answer
-from visprism.passes.features import PassResult
 from visprism.table.shapes import BLOCK_COLUMNS
 
 LEVELS = ("tokens", "images")
@@ -120,23 +118,6 @@ class EffectiveRanks(kit.ScalarPerBlock):
         default=np.nan,
     )
 
-    def sentences(self) -> Iterator[str | kit.Finding]:
-        """Effective rank of the first and last block, and the smallest fraction of channels."""
-        rows = np.flatnonzero(np.isfinite(self.token_rank))
-        if not len(rows):
-            yield "the tokens of no block vary, so they have no effective rank"
-            return
-        least = rows[np.argmin(self.token_rank[rows] / self.channels[rows])]
-        of = [
-            f"{self.token_rank[i]:.3g} of {self.channels[i]} channels at {self.block[i]}"
-            for i in (rows[0], rows[-1], least)
-        ]
-        text = (
-            f"effective rank of tokens {of[0]}, {of[1]}; smallest fraction of {len(rows)} "
-            f"blocks: {of[2]} (no interval: {ONE_NUMBER})"
-        )
-        yield text
-
     def answers(self) -> tuple[Answer, ...]:
         """The fraction of the last block; none where nothing varies."""
         return super().answers() if np.isfinite(self.filled) else ()
@@ -165,13 +146,13 @@ class SingularValues(kit.FeatureAnalysis):
         A channel of ones stands first, so that counts and sums are in them. Costs h w c^2
         multiplications an image, in float64: a spectrum spans many decades.
         """
-        precise = in_float64(x)
+        precise = kit.in_float64(x)
         tokens = rearrange(precise, "b c h w -> (b h w) c")
         return {
             "products": torch.stack([_products(tokens), _products(precise.mean((2, 3)))])[None]
         }
 
-    def results(self, seen: PassResult) -> Sequence[kit.Result]:
+    def results(self, seen: kit.PassResult) -> Sequence[kit.Result]:
         """The singular values of every block, and the effective ranks."""
         products = seen.total("products")
         blocks = list(products)

@@ -5,7 +5,7 @@ Sources: Darcet et al. (2024), Vision transformers need registers (outlier token
 sink emerges in language models, eq. 5 (the share of heads with a sink).
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 import torch
@@ -13,8 +13,6 @@ from jaxtyping import Float
 from torch import Tensor
 
 from visprism import kit
-from visprism.core.devices import in_float64
-from visprism.estimates.text import interval_text
 
 GROUPS = {
     "grid": "grid",
@@ -117,19 +115,6 @@ class MassiveActivations(kit.ScalarPerBlock):
         "Share of the channel", "", "fraction of these images"
     )
 
-    def sentences(self) -> Iterator[str]:
-        """Block and channel of the largest ratio, and blocks with massive activations."""
-        most = int(np.argmax(self.log_ratio))
-        number = self.log_ratio[most]
-        ratio = interval_text(10**number, 10**number.low, 10**number.high)
-        yield (
-            f"largest activation of {len(self)} blocks: {ratio} times the median (geometric "
-            f"mean) at {self.block[most]}, in channel {self.channel[most]} for "
-            f"{self.channel_share[most]:.0%} of {self.images_text}; massive activations (above "
-            "100, and above 1,000 times the median) in most images: "
-            f"{int((self.massive > 0.5).sum())} of {len(self)} blocks"
-        )
-
 
 @kit.result("attention-sinks", "Attention sinks", figures=_BOTH)
 class AttentionSinks(kit.ScalarPerBlock):
@@ -186,10 +171,10 @@ class TokenNorms(kit.FeatureAnalysis):
             largest = x.values.mean(dim=3).amax(dim=-1)  # b windows heads
             sinks = (largest > self.sink_threshold).to(largest)
             return {"largest_received": largest.mean((1, 2)), "sink_heads": sinks.mean((1, 2))}
-        grid = in_float64(x.grid.norm(dim=1).flatten(1))
+        grid = kit.in_float64(x.grid.norm(dim=1).flatten(1))
         ratio = grid / _median(grid).clamp(min=torch.finfo(grid.dtype).tiny)[:, None]
         outliers = ratio > self.outlier_threshold
-        off, roles = in_float64(x.off_grid.norm(dim=2)), np.array(x.roles)
+        off, roles = kit.in_float64(x.off_grid.norm(dim=2)), np.array(x.roles)
         medians = {role: _median(off[:, roles == role]) for role in dict.fromkeys(x.roles)}
         return {
             "grid": _median(grid),
@@ -239,7 +224,7 @@ def _largest_activation(x: kit.Tokens) -> dict[str, Float[Tensor, " b"]]:
     sizes = torch.cat([x.off_grid.flatten(1), x.grid.flatten(1)], dim=1).abs_()
     largest, where = sizes.max(dim=1)
     median = sizes.masked_fill_(sizes == 0, torch.nan).nanmedian(dim=1).values.nan_to_num()
-    largest, median = in_float64(largest), in_float64(median)
+    largest, median = kit.in_float64(largest), kit.in_float64(median)
     tiny = torch.finfo(largest.dtype).tiny
     largest, median = largest.clamp(min=tiny), median.clamp(min=tiny)
     channels, on_grid = x.off_grid.shape[2], where - x.off_grid[0].numel()

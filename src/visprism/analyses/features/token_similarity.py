@@ -7,8 +7,6 @@ from torch import Tensor
 from torch.nn import functional
 
 from visprism import kit
-from visprism.core.devices import in_float64
-from visprism.passes.features import PassResult
 
 # The last two for blocks that have tokens off the grid.
 SERIES = ("grid", "grid, mean removed", "all tokens", "all tokens, mean removed")
@@ -60,7 +58,7 @@ class TokenSimilarity(kit.FeatureAnalysis):
         With n unit vectors u, the sum over their n (n - 1) pairs is |sum u|^2 - n: one read of
         the tokens. A token that is 0, or within 1e-6 of its norm of the removed mean, has none.
         """
-        tokens, sums = in_float64(x.every), []
+        tokens, sums = kit.in_float64(x.every), []
         for choice in [tokens[:, x.off_grid.shape[1] :], tokens] if x.roles else [tokens]:
             rest = choice - choice.mean(dim=1, keepdim=True)
             rest *= rest.norm(dim=2, keepdim=True) > 1e-6 * choice.norm(dim=2, keepdim=True)
@@ -70,7 +68,7 @@ class TokenSimilarity(kit.FeatureAnalysis):
                 sums.append(torch.stack([units.sum(1).square().sum(1) - n, n * (n - 1)], dim=1))
         return dict(zip(SERIES, sums, strict=False))
 
-    def results(self, seen: PassResult) -> tuple[TokenCosines]:
+    def results(self, seen: kit.PassResult) -> tuple[TokenCosines]:
         """The similarity of every block; NaN for an image without a pair of tokens."""
         return (seen.series(TokenCosines, {name: name for name in SERIES}, _cosine),)
 

@@ -21,7 +21,10 @@ _UNCHANGED = 1e-6  # relative change of features that is rounding
 
 
 @kit.result(
-    "variances", "Feature-map variance", figures={"": {}, "relative": {"quantity": "relative"}}
+    "variances",
+    "Feature-map variance",
+    figures={"": {}, "relative": {"quantity": "relative"}},
+    overview={"Variance /\nmean square": {"quantity": "relative"}},
 )
 class Variances(kit.ScalarPerBlock, kit.ChangePerBlock):
     """Feature-map variance; one row for each block. NaN where a map has only one position.

@@ -9,7 +9,6 @@ from matplotlib.ticker import MaxNLocator
 from visprism import kit
 from visprism.drawing import style
 from visprism.estimates.estimated import no_interval, student
-from visprism.estimates.text import text_of
 from visprism.loss.density import hutchpp, quadrature
 from visprism.loss.eigenvalues import (
     WHICH_LABELS,
@@ -61,7 +60,7 @@ class SpectralDensity(Curvature):
         )
         yield (
             f"eigenvalues of the Hessian of the {self.objective}: mean "
-            f"{text_of(self.moment(1))}, root mean square {self.moment(2) ** 0.5:.3g}; "
+            f"{self.moment(1).text()}, root mean square {self.moment(2) ** 0.5:.3g}; "
             f"{self.runs} start vectors, {self.images_text}"
         )
         yield f"outermost Ritz values {ends}; an eigenvalue is within each residual"

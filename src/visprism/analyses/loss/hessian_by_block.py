@@ -21,8 +21,8 @@ from visprism import kit
 from visprism.anatomy.trace.forward import Images, part_of
 from visprism.estimates.estimated import stacked
 from visprism.estimates.text import images_text
+from visprism.loss import eigenvalues
 from visprism.loss.density import trace_of_part
-from visprism.loss.eigenvalues import CONVERGED, RESIDUAL, unconverged
 from visprism.loss.krylov import Request, eigenpairs
 from visprism.loss.objective import Objective, selected
 from visprism.loss.products import Products, random_normal
@@ -56,8 +56,8 @@ class BlockHessians(kit.SeriesPerBlock):
     eigenvalue: np.ndarray = kit.column(
         "Leading Hessian eigenvalue", "", "of the part, the largest in magnitude"
     )
-    residual: np.ndarray = kit.column("Residual", "", RESIDUAL)
-    converged: np.ndarray = kit.column("Converged", "", CONVERGED)
+    residual: np.ndarray = kit.column("Residual", "", eigenvalues.RESIDUAL)
+    converged: np.ndarray = kit.column("Converged", "", eigenvalues.CONVERGED)
     parameters: np.ndarray = kit.column("Parameters", "", "of the part")
     nll: np.ndarray = kit.column("NLL", "nats", "mean loss of the images")
     probes: int = kit.scalar("Random vectors", "", "of each trace")
@@ -71,17 +71,8 @@ class BlockHessians(kit.SeriesPerBlock):
 
     def sentences(self) -> Iterator[str | kit.Finding]:
         """For each number of images the parts with the largest trace and eigenvalue."""
-        for name, rows in self.series().items():
-            sharpest = rows[np.abs(self.eigenvalue[rows]).argmax()]
-            largest = rows[self.trace[rows].argmax()]
-            images = images_text(int(name.split()[0].replace(",", "")), self.provenance.split)
-            yield (
-                f"{images}: largest Hessian trace of {len(rows)} {self.by}s "
-                f"{self._interval(largest)} at {self.block[largest]}; largest leading "
-                f"eigenvalue {self.eigenvalue[sharpest]:.4g} at {self.block[sharpest]}"
-                f"{self.over()}"
-            )
-        yield from unconverged(self.converged, self.tol)
+        yield from super().sentences()
+        yield from eigenvalues.unconverged(self.converged, self.tol)
 
 
 def _parts(anatomy: kit.Anatomy, by: str) -> dict[str, list[kit.Block]]:

@@ -18,29 +18,20 @@ from torch import nn
 
 from visprism import kit
 from visprism.analyses.loss.checkpoints import stored_weights
-from visprism.drawing import style
+from visprism.drawing import registry, style
 from visprism.drawing.color_bars import color_bar
 from visprism.drawing.losses import CHANCE_POSITION, LOSSES, loss_scale
-from visprism.drawing.registry import figure, surface_of
 from visprism.drawing.shapes import value_bar
+from visprism.loss import landscape, loss_by_distance
+from visprism.loss import planes as weight_planes
 from visprism.loss.eigenvalues import top_eigenpairs
-from visprism.loss.landscape import BATCH_NORM_LABELS, LossSurface, landscape
-from visprism.loss.loss_by_distance import RADII, LossByDistance, loss_by_distance
 from visprism.loss.objective import Objective
-from visprism.loss.planes import (
-    Plane,
-    Projection,
-    plane_along,
-    principal_plane,
-    project,
-    random_planes,
-)
 from visprism.loss.points import batch_norms
 
 View = Literal["contour", "slices"]
 Quantity = Literal["nll", "accuracy"]
 
-LABELS = {name: LossSurface.infos()[name].heading for name in ("nll", "accuracy")}
+LABELS = {name: landscape.LossSurface.infos()[name].heading for name in ("nll", "accuracy")}
 AXES = {
     "random": ("First random direction", "Second random direction"),
     "given": ("First direction", "Second direction"),
@@ -70,15 +61,15 @@ def loss_bar(figure: Figure | Axes, axes: Sequence[Axes]) -> None:
     bar.ax.minorticks_off()
 
 
-@figure(width=2.6, height=2.3, share=False, key=loss_bar, key_width=0.8)
+@registry.figure(width=2.6, height=2.3, share=False, key=loss_bar, key_width=0.8)
 def _(
-    result: LossSurface,
+    result: landscape.LossSurface,
     ax: Axes,
     *,
     view: View = "contour",
     quantity: Quantity = "nll",
     pair: int = 0,
-    path: Projection | None = None,
+    path: weight_planes.Projection | None = None,
 ) -> Axes:
     """One plane, or slices through all.
 
@@ -96,7 +87,12 @@ def _(
     return ax
 
 
-def _contour(ax: Axes, rows: LossSurface, quantity: Quantity, path: Projection | None) -> Axes:
+def _contour(
+    ax: Axes,
+    rows: landscape.LossSurface,
+    quantity: Quantity,
+    path: weight_planes.Projection | None,
+) -> Axes:
     """Colors, and contour lines; the bold one is chance level, log(classes)."""
     a, b = np.unique(rows.a), np.unique(rows.b)
     table = np.asarray(getattr(rows, quantity)).reshape(len(b), len(a))
@@ -131,7 +127,7 @@ def _contour(ax: Axes, rows: LossSurface, quantity: Quantity, path: Projection |
     return ax
 
 
-def _slices(ax: Axes, result: LossSurface, quantity: Quantity) -> Axes:
+def _slices(ax: Axes, result: landscape.LossSurface, quantity: Quantity) -> Axes:
     """The values along each direction through the weights; bold, their mean."""
     lines: list[tuple[np.ndarray, np.ndarray]] = []
     for pair in np.unique(result.pair):
@@ -179,7 +175,7 @@ def _slices(ax: Axes, result: LossSurface, quantity: Quantity) -> Axes:
     return ax
 
 
-def _scale(rows: LossSurface, quantity: Quantity) -> tuple[Normalize, Colormap]:
+def _scale(rows: landscape.LossSurface, quantity: Quantity) -> tuple[Normalize, Colormap]:
     if quantity == "nll":
         return loss_scale(rows.classes), LOSSES
     return Normalize(0, 1), style.SIMILARITY
@@ -188,8 +184,8 @@ def _scale(rows: LossSurface, quantity: Quantity) -> tuple[Normalize, Colormap]:
 _STYLES = {"frozen": "-", "reestimated": "--"}
 
 
-@figure(width=2.6, height=2.2)
-def _(result: LossByDistance, ax: Axes) -> Axes:
+@registry.figure(width=2.6, height=2.2)
+def _(result: loss_by_distance.LossByDistance, ax: Axes) -> Axes:
     """The mean over angles: thin lines for direction pairs, bold for their mean."""
     low, high = result.intervals_of("rise")
     for treatment, rows in result.treatments().items():
@@ -212,11 +208,11 @@ def _(result: LossByDistance, ax: Axes) -> Axes:
             marker="o",
             markersize=3,
             markerfacecolor=style.INK if dashes == "-" else "white",
-            label=BATCH_NORM_LABELS[treatment] if result.has_batch_norm else "mean",
+            label=landscape.BATCH_NORM_LABELS[treatment] if result.has_batch_norm else "mean",
         )
     if result.has_batch_norm:
         style.legend(ax, fontsize="x-small", frameon=False, handlelength=3.2)
-    infos, norm = LossByDistance.infos(), result.normalization
+    infos, norm = loss_by_distance.LossByDistance.infos(), result.normalization
     label = f"{infos['radius'].label} ({norm}-normalized)" if norm != "none" else "Distance r"
     # The vertical axis, which models share, ends where a loss depends on the scale of the
     # logits, and at 0: intervals of few pairs end far below.
@@ -227,8 +223,8 @@ def _(result: LossByDistance, ax: Axes) -> Axes:
     return ax
 
 
-@surface_of.register
-def _(result: LossSurface) -> dict[str, Any]:
+@registry.surface_of.register
+def _(result: landscape.LossSurface) -> dict[str, Any]:
     """The NLL over the first plane, on the scale of the figures."""
     scale = loss_scale(result.classes)
     height = np.ma.filled(scale(result.table("nll", int(result.pair[0]))), 1.0)
@@ -256,9 +252,9 @@ class Landscape(kit.Analysis):
     images = kit.Sizes(fewest=16, quick=32, standard=512, work=6)
     rank = 3
     gives = (
-        LossByDistance,
-        LossSurface,
-        Projection,
+        loss_by_distance.LossByDistance,
+        landscape.LossSurface,
+        weight_planes.Projection,
     )
 
     points: int = kit.option(
@@ -312,14 +308,14 @@ class Landscape(kit.Analysis):
         if augmented:
             batches = subject.augmented_batches(run.seed)
         planes, path = self.planes_around(subject.model, batches, run)
-        surface = landscape(
+        surface = landscape.landscape(
             subject.model,
             batches,
             planes,
             batch_norm=self._treatment,
             run=run,
         )
-        circles = loss_by_distance(
+        circles = loss_by_distance.loss_by_distance(
             subject.model,
             batches,
             angles=self.angles,
@@ -341,12 +337,13 @@ class Landscape(kit.Analysis):
         grid = self.grid_planes * self.points**2 * passes
         treatments = 3 if batch_norms(subject.model) else 1
         return kit.Cost(
-            per_image=grid + treatments * self.ring_planes * self.angles * len(RADII)
+            per_image=grid
+            + treatments * self.ring_planes * self.angles * len(loss_by_distance.RADII)
         )
 
     def planes_around(
         self, model: nn.Module, batches: Iterable, run: kit.Run = kit.DEFAULT_RUN
-    ) -> tuple[list[Plane], Projection | None]:
+    ) -> tuple[list[weight_planes.Plane], weight_planes.Projection | None]:
         """Planes through the model's weights, and the projection of checkpoints onto the plane.
 
         With checkpoints the plane holds the principal directions of their path. Otherwise the
@@ -357,15 +354,17 @@ class Landscape(kit.Analysis):
         """
         if self.checkpoints:
             states = stored_weights(self.checkpoints)
-            plane = principal_plane(model, states, points=self.points)
-            return [plane], project(model, plane, [*states, model.state_dict()], run=run)
+            plane = weight_planes.principal_plane(model, states, points=self.points)
+            return [plane], weight_planes.project(
+                model, plane, [*states, model.state_dict()], run=run
+            )
         if self.plane == "hessian":
             objective = Objective(model, list(islice(batches, _EIGENVECTOR_BATCHES)), run=run)
             _, vectors = top_eigenpairs(objective, k=2, which="LA", tol=1e-2)
             first, second = (objective.unflatten(vector) for vector in vectors)
             grid = {"points": self.points, "reach": self.reach}
-            return [plane_along(model, first, second, **grid)], None
-        planes = random_planes(
+            return [weight_planes.plane_along(model, first, second, **grid)], None
+        planes = weight_planes.random_planes(
             model,
             pairs=self.grid_planes,
             points=self.points,

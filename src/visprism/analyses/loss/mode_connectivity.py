@@ -20,19 +20,12 @@ from torch import Tensor, nn
 from visprism import kit
 from visprism.analyses.loss.checkpoints import names_of, stored_weights
 from visprism.core.statistics import mean_interval
+from visprism.estimates import text
 from visprism.estimates.estimated import paired_proportion, stacked
-from visprism.estimates.text import number_of, points_text, selection_text, text_of
+from visprism.loss import points as loss_points
 from visprism.loss.directions import difference
 from visprism.loss.objective import cross_entropy
 from visprism.loss.planes import State
-from visprism.loss.points import (
-    Evaluation,
-    PointLosses,
-    batch_norms,
-    displaced_tensors,
-    over_images,
-    read_samples,
-)
 from visprism.passes.batches import check_evaluation_mode
 
 
@@ -72,11 +65,11 @@ class LinearPaths(kit.Curve):
             known = bool(np.isfinite(self.barrier[top].low))
             over = f"; intervals over {self.units_text}" if known else f"; {self.units_text}"
             yield (
-                f"linear path to {name}: largest barrier of {number_of(len(inner), 'point')} "
-                f"{text_of(self.barrier[top], 'z.3f')} nats at {self.position[top]:.2g}, "
+                f"linear path to {name}: largest barrier of {len(inner)} points "
+                f"{text.text_of(self.barrier[top], 'z.3f')} nats at {self.position[top]:.2g}, "
                 f"accuracy there {self.accuracy[top]:.1%} (ends {self.accuracy[rows[0]]:.1%} "
                 f"and {self.accuracy[rows[-1]]:.1%}){statistics}{over}"
-                f"{selection_text(len(inner))}"
+                f"{text.selection_text(len(inner))}"
             )
 
 
@@ -103,8 +96,8 @@ class Soup(kit.Result):
         yield (
             f"uniform soup of {len(self) - 1} weights: accuracy {self.accuracy[-1]:.1%}; "
             f"gain over {self.member[best]}, the best of them: "
-            f"{points_text(gain)} ({images}"
-            f"{selection_text(len(self) - 1)})"
+            f"{text.points_text(gain)} ({images}"
+            f"{text.selection_text(len(self) - 1)})"
         )
 
 
@@ -156,11 +149,11 @@ class ModeConnectivity(kit.Analysis):
         BatchNorm; see `reestimate`. The model gets its own tensors back.
         """
         check_evaluation_mode(model)
-        samples = read_samples(batches, run.compute)
+        samples = loss_points.read_samples(batches, run.compute)
         positions = np.linspace(0, 1, self.points)
-        statistics = self.batch_norm if batch_norms(model) else ""
+        statistics = self.batch_norm if loss_points.batch_norms(model) else ""
         treatment = "reestimated" if statistics == "reestimated" else "frozen"
-        evaluation = Evaluation(model, samples, cross_entropy, treatment, run)
+        evaluation = loss_points.Evaluation(model, samples, cross_entropy, treatment, run)
         number = (
             len(states) * (self.points - 1) + 2
         )  # the start is shared, and there is the soup
@@ -172,9 +165,11 @@ class ModeConnectivity(kit.Analysis):
                 name: difference(state, averaged, f"checkpoint {name}")
                 for name, state in states.items()
             }
-            with displaced_tensors(model, tensors) as displace:
+            with loss_points.displaced_tensors(model, tensors) as displace:
 
-                def losses(terms: Iterable[tuple[float, Mapping[str, Tensor]]]) -> PointLosses:
+                def losses(
+                    terms: Iterable[tuple[float, Mapping[str, Tensor]]],
+                ) -> loss_points.PointLosses:
                     displace(terms)
                     return evaluation.losses(tick)
 
@@ -200,7 +195,7 @@ class ModeConnectivity(kit.Analysis):
             LinearPaths(
                 checkpoint=np.repeat(list(paths), self.points),
                 position=np.tile(positions, len(paths)),
-                nll=over_images(np.stack([point.nll for *_, point in every])),
+                nll=loss_points.over_images(np.stack([point.nll for *_, point in every])),
                 accuracy=np.array([point.correct.mean() for *_, point in every]),
                 barrier=stacked([kit.Number(b.mean(), *mean_interval(b)) for b in barriers]),
                 batch_norm=statistics,

@@ -18,17 +18,11 @@ from matplotlib.axes import Axes
 from matplotlib.ticker import PercentFormatter
 
 from visprism import kit
-from visprism.analyses.predictions.ablation_by_kind import (
-    PARTS,
-    RANKED,
-    KindAblations,
-    experiment_text,
-    kind_ablations,
-)
+from visprism.analyses.predictions import ablation_by_kind
 from visprism.analyses.predictions.perturbed import drops_text
 from visprism.anatomy.run import ablations as part_ablations
+from visprism.anatomy.run import replaced_parts
 from visprism.anatomy.run import replaced_parts as parts_of
-from visprism.anatomy.run.replaced_parts import Parts, ReplacedPart
 from visprism.drawing import style
 from visprism.drawing.depth import kinds_key, points, stages
 from visprism.estimates.estimated import paired_proportion
@@ -102,19 +96,19 @@ class Ablations(kit.PerBlock):
         ablated = options.get("ablated", "block")
         return ablated == "block" or len(self._rows(ablated)) > 0
 
-    def by_kind(self) -> KindAblations:
+    def by_kind(self) -> ablation_by_kind.KindAblations:
         """Mean drops by kind of block, and their differences, from the drops of each image."""
-        return kind_ablations(self)
+        return ablation_by_kind.kind_ablations(self)
 
     def sentences(self) -> Iterator[str | kit.Finding]:
         """Per experiment: significant drops, and the largest, named as a maximum."""
-        for name in PARTS:
+        for name in ablation_by_kind.PARTS:
             rows = self._rows(name)
             if not len(rows):
                 continue
             tests = "" if len(rows) == 1 else ", not adjusted for multiple comparisons"
             yield drops_text(
-                experiment_text(name, self.replacement),
+                ablation_by_kind.experiment_text(name, self.replacement),
                 self.drop[rows],
                 self.baseline_accuracy,
                 "ablations",
@@ -132,7 +126,9 @@ class Ablations(kit.PerBlock):
 
     def answered(self, name: str) -> np.ndarray:
         """The largest drop over blocks and over convolutions, selected maxima."""
-        experiments = [rows for part in RANKED if len(rows := self._rows(part))]
+        experiments = [
+            rows for part in ablation_by_kind.RANKED if len(rows := self._rows(part))
+        ]
         return np.array([rows[self.drop[rows].argmax()] for rows in experiments], dtype=int)
 
     def reading(self, name: str, row: int) -> dict[str, Any]:
@@ -140,7 +136,8 @@ class Ablations(kit.PerBlock):
         part = str(self.ablated[row])
         number = len(self._rows(part))
         return {
-            "quantity": f"largest accuracy drop, {experiment_text(part, self.replacement)}",
+            "quantity": "largest accuracy drop, "
+            + ablation_by_kind.experiment_text(part, self.replacement),
             "measure": "",
             "selected": number,
             "left_out": max(self.blocks - number, 0) if part == "block" else 0,
@@ -173,7 +170,7 @@ class Ablation(kit.Analysis):
     claims = ("C10",)
     gives = (
         Ablations,
-        KindAblations,
+        ablation_by_kind.KindAblations,
     )
 
     parts: tuple[Literal["blocks", "convolutions", "heads", "tokens"], ...] = kit.option(
@@ -222,10 +219,10 @@ class Ablation(kit.Analysis):
 
     def _planned(
         self, anatomy: kit.Anatomy, roles: Mapping[str, Sequence[str]]
-    ) -> tuple[list[ReplacedPart], tuple[str, ...]]:
+    ) -> tuple[list[replaced_parts.ReplacedPart], tuple[str, ...]]:
         """The parts to ablate one by one, and why other parts cannot be ablated."""
         inner = part_ablations.inner_blocks(anatomy)
-        made: list[Parts] = []
+        made: list[replaced_parts.Parts] = []
         for part in dict.fromkeys(self.parts):
             if part == "tokens":
                 tokens, reasons = parts_of.token_parts(
@@ -277,7 +274,7 @@ def _(
     if ablated == "block" and not len(rows):
         rows = result.experiment("convolution")
     part = str(rows.ablated[0]) if len(rows) else ablated
-    inside = ~np.isin(result.ablated, RANKED)
+    inside = ~np.isin(result.ablated, ablation_by_kind.RANKED)
     inner = result.select(inside & (ablated == "block"))
     ax.axhline(0, color=style.FAINT, linewidth=0.6)
     if len(rows):

@@ -25,7 +25,6 @@ from visprism.core.processes import add_up
 from visprism.drawing import style
 from visprism.estimates import estimated
 from visprism.estimates.findings import chance_findings
-from visprism.estimates.text import text_of
 from visprism.passes.batches import Batch
 from visprism.passes.perturbed import PixelSpace, evaluate_perturbed
 from visprism.passes.predictions import Predictions
@@ -89,21 +88,8 @@ class RobustAccuracy(kit.Result):
         ]
 
     def sentences(self) -> Iterator[str | kit.Finding]:
-        """Smallest robust accuracy of each norm, and vanishing gradients."""
-        images = self.images_text
-        accuracy, other = np.asarray(self.accuracy), self.attack != WORST_CASE
-        for norm in dict.fromkeys(self.norm.tolist()):
-            rows = np.flatnonzero(self.norm == norm)
-            order = np.lexsort((other[rows], self.epsilon[rows], accuracy[rows]))
-            worst = int(rows[order[0]])
-            attacks = int(other[rows].sum())
-            selected = f", smallest of {attacks} attacks" * bool(np.ptp(accuracy[rows]))
-            attack = self.attack[worst] + (f" ({self.loss[worst]})" if self.loss[worst] else "")
-            yield (
-                f"robust accuracy {text_of(self.accuracy[worst], '.1%')} under {attack} "
-                f"with {self.size[worst]}{selected}, "
-                f"{self.clean_accuracy:.1%} without attack on these images ({images})"
-            )
+        """Smallest robust accuracy of each size, and vanishing gradients."""
+        yield from super().sentences()
         if np.isin(self.attack, ["apgd", "apgd-t"]).any():
             yield (
                 "APGD is a part of AutoAttack: FAB and Square were not run, so AutoAttack "

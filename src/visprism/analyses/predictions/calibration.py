@@ -16,9 +16,8 @@ from matplotlib.ticker import PercentFormatter
 from visprism import kit
 from visprism.analyses.predictions import confusions, error_consistency, temperature
 from visprism.drawing import style
+from visprism.estimates import calibration_error, findings
 from visprism.estimates.answers import mean_loss
-from visprism.estimates.calibration_error import Bins, calibration_error
-from visprism.estimates.findings import at_chance, chance_findings
 from visprism.passes.averaged import MonteCarloDropout, dropout_modules
 from visprism.passes.outcomes import Outcomes, outcomes, outcomes_of
 from visprism.passes.predict import predict
@@ -119,7 +118,7 @@ class CalibrationMetrics(kit.Result):
     def sentences(self) -> Iterator[str | kit.Finding]:
         """The answers, an accuracy at chance level, and too few images."""
         yield from super().sentences()
-        yield from chance_findings(self.accuracy, self.provenance, self.classes)
+        yield from findings.chance_findings(self.accuracy, self.provenance, self.classes)
         if self._too_few:
             yield kit.Finding(
                 f"too few images for the ECE: a calibrated model has an expected ECE of "
@@ -144,7 +143,7 @@ class CalibrationMetrics(kit.Result):
             return "underconfident (all predictions are correct)"
         if np.isnan(signed.low):
             return "undecided"
-        if at_chance(self.accuracy, self.provenance.images, self.classes):
+        if findings.at_chance(self.accuracy, self.provenance.images, self.classes):
             return "accuracy at chance level"  # the confidence is off by what the labels are
         if signed.low <= 0 <= signed.high:
             return "over- or underconfidence not significant"
@@ -269,11 +268,14 @@ def calibration(predictions: Predictions | Outcomes, *, bins: int = 10) -> Calib
     """
     o = outcomes_of(predictions)
     n, correct = len(o), o.correct.astype(np.float64)
-    ranked, binned = _Ranked(o), Bins.of(o.confidence, o.correct.astype(bool), bins)
+    ranked, binned = (
+        _Ranked(o),
+        calibration_error.Bins.of(o.confidence, o.correct.astype(bool), bins),
+    )
     gap = np.abs(binned.correct - binned.confidence)[0]
     even = np.linspace(0, n, bins + 1)  # of equally many images, the most confident first
     even_gap = np.diff(np.interp(even, np.arange(n + 1), ranked.sums_of(ranked.gap)))
-    error = calibration_error(o.confidence, o.correct.astype(bool), bins=bins)
+    error = calibration_error.calibration_error(o.confidence, o.correct.astype(bool), bins=bins)
     values = {
         "correct": correct,
         "top5": o.top5.astype(np.float64),
@@ -354,7 +356,7 @@ def reliability(predictions: Predictions | Outcomes, *, bins: int = 10) -> Relia
     learning.
     """
     o = outcomes_of(predictions)
-    binned = Bins.of(o.confidence, o.correct.astype(bool), bins)
+    binned = calibration_error.Bins.of(o.confidence, o.correct.astype(bool), bins)
     count, edges = binned.images[0], np.arange(bins + 1) / bins
     filled = np.where(count > 0, count, nan)
     return Reliability(

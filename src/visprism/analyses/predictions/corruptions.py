@@ -21,7 +21,6 @@ from visprism.drawing import color_bars, style
 from visprism.estimates import corruption_error, text
 from visprism.estimates.answers import mean_loss
 from visprism.estimates.calibration_error import calibration_error
-from visprism.estimates.corruption_error import Condition
 from visprism.estimates.estimated import stacked
 from visprism.estimates.findings import chance_findings
 from visprism.images.corruptions.corrupt import COMMON, change_of, check_images
@@ -29,7 +28,10 @@ from visprism.passes.batches import Batch
 from visprism.passes.conditions import outcomes_under
 from visprism.passes.predictions import Predictions
 
-CLEAN: Condition = ("clean", 0)  # the condition of images that are not corrupted
+CLEAN: corruption_error.Condition = (
+    "clean",
+    0,
+)  # the condition of images that are not corrupted
 _ASKED: dict[str, Any] = {
     "asks": "How robust is the model to corruptions?",
     "in_pixels": True,
@@ -264,7 +266,7 @@ def seconds_to_corrupt(subject: kit.Subject) -> float:
 
 def robustness(
     model: nn.Module,
-    corrupted: Mapping[Condition, Iterable[Batch] | Predictions],
+    corrupted: Mapping[corruption_error.Condition, Iterable[Batch] | Predictions],
     *,
     bins: int = 10,
     run: kit.Run = kit.DEFAULT_RUN,

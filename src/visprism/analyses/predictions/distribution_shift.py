@@ -19,9 +19,8 @@ from matplotlib.ticker import PercentFormatter
 from visprism import kit
 from visprism.core.statistics import difference_interval
 from visprism.drawing import style
-from visprism.estimates.corruption_error import ALEXNET, ALEXNET_IMAGES, relative_errors
+from visprism.estimates import corruption_error, text
 from visprism.estimates.estimated import proportion, stacked
-from visprism.estimates.text import images_text, points_text, text_of
 from visprism.images.images import ordered
 from visprism.images.open_data import content_of, load_data
 from visprism.images.stored import condition_of, stored_conditions
@@ -75,7 +74,7 @@ class ShiftedAccuracy(kit.Result):
             yield (
                 f"mean accuracy {self.accuracy.mean():.1%} over {len(self)} sets (no interval: "
                 f"sets may share images); lowest of {len(self)}: {self.shift[worst]}, "
-                f"{text_of(self.accuracy[worst], '.1%')}"
+                f"{text.text_of(self.accuracy[worst], '.1%')}"
             )
             if np.isfinite(self.mce):
                 yield (
@@ -83,8 +82,7 @@ class ShiftedAccuracy(kit.Result):
                     "corruptions and 5 severities (no interval: sets may share images)"
                 )
             return
-        for i in range(len(self)):
-            yield self._text(i)
+        yield from super().sentences()
 
     @property
     def mce(self) -> float:
@@ -95,21 +93,19 @@ class ShiftedAccuracy(kit.Result):
 
         Source: Hendrycks and Dietterich (2019), sec. 4.1.
         """
-        if tuple(self.provenance.image_shape[-2:]) != ALEXNET_IMAGES[:2]:
+        if tuple(self.provenance.image_shape[-2:]) != corruption_error.ALEXNET_IMAGES[:2]:
             return float("nan")
         columns = (self.corruption, self.severity, self.classes, self.accuracy)
         rows = zip(*(np.asarray(c).tolist() for c in columns), strict=True)
-        errors = {(c, s): 1 - a for c, s, k, a in rows if k == ALEXNET_IMAGES[2]}
-        return float(np.mean(list(relative_errors(errors, ALEXNET).values())))
-
-    def _text(self, row: int) -> str:
-        images, drop = images_text(int(self.images[row]), "test"), self.drop[row]
-        reference = images_text(int(self.reference_images[row]), self.provenance.split)
-        return (
-            f"{self.shift[row]}: accuracy {text_of(self.accuracy[row], '.1%')} "
-            f"on {images} among {self.classes[row]:,} classes, "
-            f"{points_text(drop)} below {self.reference[row]:.1%} on "
-            f"{reference} of the data"
+        errors = {
+            (c, s): 1 - a for c, s, k, a in rows if k == corruption_error.ALEXNET_IMAGES[2]
+        }
+        return float(
+            np.mean(
+                list(
+                    corruption_error.relative_errors(errors, corruption_error.ALEXNET).values()
+                )
+            )
         )
 
 

@@ -27,9 +27,9 @@ from visprism.analyses.predictions.bands import (
     with_rms,
 )
 from visprism.analyses.predictions.perturbed import PerturbedAccuracy, drops_text
-from visprism.estimates.estimated import paired_proportion, proportion, skewed
+from visprism.estimates import estimated
 from visprism.estimates.findings import chance_findings
-from visprism.passes.perturbed import Paired, Pixels, PixelSpace, random_numbers
+from visprism.passes import perturbed
 
 Condition = tuple[str, float]  # protocol, center of the band
 
@@ -200,8 +200,13 @@ class FrequencyNoise(PerturbedAccuracy):
         return list(product(protocols, self.frequencies))
 
     def change(
-        self, pixels: Pixels, condition: Condition, indices: range, seed: int, space: PixelSpace
-    ) -> Pixels:
+        self,
+        pixels: perturbed.Pixels,
+        condition: Condition,
+        indices: range,
+        seed: int,
+        space: perturbed.PixelSpace,
+    ) -> perturbed.Pixels:
         """The pixels with noise of one band."""
         protocol, center = condition
         size = (pixels.shape[-2], pixels.shape[-1])
@@ -213,7 +218,7 @@ class FrequencyNoise(PerturbedAccuracy):
         return pixels + with_rms(noise, self.rms)
 
     def results(
-        self, outcomes: Paired, conditions: Sequence[Condition], subject: kit.Subject
+        self, outcomes: perturbed.Paired, conditions: Sequence[Condition], subject: kit.Subject
     ) -> Sequence[kit.Result]:
         """The bands of the first protocol, and the contrast under each, if both sides are."""
         if not outcomes.rms.any():
@@ -234,12 +239,14 @@ class FrequencyNoise(PerturbedAccuracy):
                 [PAPER if r.provenance.protocol == "paper" else EQUAL_ENERGY for r in results]
             ),
             contrast=kit.mean(
-                np.stack([np.asarray(c.by_unit) for c in contrasts], axis=1), skewed
+                np.stack([np.asarray(c.by_unit) for c in contrasts], axis=1), estimated.skewed
             ),
         )
         return first, joint
 
-    def _bands(self, outcomes: Paired, rows: np.ndarray, protocol: str) -> BandAccuracy:
+    def _bands(
+        self, outcomes: perturbed.Paired, rows: np.ndarray, protocol: str
+    ) -> BandAccuracy:
         strength, centers = outcomes.rms[rows], np.array(self.frequencies, dtype=float)
         filled, frequency = rows[strength > 0], centers[strength > 0]
         fall, correct = outcomes.drops[:, filled], outcomes.correct[:, 1:][:, filled]
@@ -248,17 +255,17 @@ class FrequencyNoise(PerturbedAccuracy):
         def over(bands: np.ndarray) -> kit.Number:
             if not bands.any():
                 return kit.Number(nan)
-            interval = skewed if bands.sum() > 1 else paired_proportion
+            interval = estimated.skewed if bands.sum() > 1 else estimated.paired_proportion
             return kit.mean(fall[:, bands].mean(1), interval)
 
         contrast = kit.Number(nan)
         if high.any() and low.any():
-            contrast = kit.mean(fall[:, high].mean(1) - fall[:, low].mean(1), skewed)
+            contrast = kit.mean(fall[:, high].mean(1) - fall[:, low].mean(1), estimated.skewed)
         result = BandAccuracy(
             frequency=frequency,
             rms=strength[strength > 0],
-            accuracy=kit.mean(correct, proportion),
-            drop=kit.mean(fall, paired_proportion),
+            accuracy=kit.mean(correct, estimated.proportion),
+            drop=kit.mean(fall, estimated.paired_proportion),
             mean_drop=over(every),
             high_drop=over(high),
             low_drop=over(low),
@@ -274,6 +281,6 @@ def white_noise(
     like: Float[Tensor, "b c h w"], seed: int, indices: range
 ) -> Float[Tensor, "b c h w"]:
     """Gaussian noise of each image, from the seed and the index of the image."""
-    return random_numbers(torch.randn, like.shape[1:], indices, seed, "frequency noise").to(
-        like
-    )
+    return perturbed.random_numbers(
+        torch.randn, like.shape[1:], indices, seed, "frequency noise"
+    ).to(like)

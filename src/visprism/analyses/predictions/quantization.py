@@ -5,7 +5,7 @@ channel; biases, norms and activations are not. With s = max |w| / (2^(bits - 1)
 weights are Q(w) = s round(w / s). Differences are paired by image.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from math import nan
 from typing import Any, ClassVar
 
@@ -14,7 +14,6 @@ import numpy as np
 from visprism import kit
 from visprism.anatomy.run.ablations import quantization, quantized, weights_of
 from visprism.estimates.estimated import paired_proportion
-from visprism.estimates.text import points_text
 from visprism.passes.ablated import ablated_outcomes
 
 
@@ -52,20 +51,6 @@ class QuantizationSensitivity(kit.SeriesPerBlock):
     )
     baseline_accuracy: float = kit.scalar("Baseline accuracy", "", "accuracy of the model")
     baseline_nll: float = kit.scalar("Baseline NLL", "nats", "NLL of the model")
-
-    def sentences(self) -> Iterator[str | kit.Finding]:
-        """For each number of bits the largest NLL rise and its drop."""
-        for name, rows in self.series().items():
-            worst = int(rows[self.values[rows].argmax()])
-            significant = int((self.nll_rise.low[rows] > 0).sum())
-            drop = self.drop[worst]
-            yield (
-                f"weights of one block at {name}: NLL rises significantly in {significant} of "
-                f"{len(rows)} blocks; largest rise of {len(rows)}: {self._interval(worst)} at "
-                f"{self.block[worst]}, accuracy drop there "
-                f"{points_text(drop)} from {self.baseline_accuracy:.1%}; "
-                f"intervals over {self.units_text}"
-            )
 
     def answered(self, name: str) -> np.ndarray:
         """The largest accuracy drop at each number of bits, a selected maximum."""

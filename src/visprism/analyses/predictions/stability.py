@@ -18,7 +18,7 @@ from visprism import kit
 from visprism.analyses.predictions.corruptions import not_corruptible, seconds_to_corrupt
 from visprism.drawing import style
 from visprism.estimates.estimated import stacked, within_one
-from visprism.estimates.text import readable, text_of, titled
+from visprism.estimates.text import titled
 from visprism.images.corruptions.sequences import PERTURBATIONS, SequenceBatches
 from visprism.passes.outcomes import outcomes
 from visprism.passes.predict import predict
@@ -49,15 +49,6 @@ class FlipRates(kit.Result):
         "over perturbations",
         asks="Are predictions stable along perturbation sequences?",
     )
-
-    def sentences(self) -> Iterator[str | kit.Finding]:
-        """The mean flip rate, and the highest of a perturbation."""
-        yield from super().sentences()
-        worst = int(self.flip_rate.argmax())
-        yield (
-            f"highest of {len(self)}: {readable(self.perturbation[worst])}, "
-            f"{text_of(self.flip_rate[worst], '.2%')}"
-        )
 
 
 @kit.analysis
