@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import timm
 import torch
+from PIL import Image
 from torch import nn
 from torch.nn import functional
 
@@ -282,3 +283,82 @@ def test_intervals_of_outcomes_that_are_fractions_cover_the_truth():
     assert (covered / 400 <= 0.98).all()
     ones = (draw.random(50) < 0.8).astype(float)
     assert mean(ones, proportion).low != mean_interval(ones)[0]  # Wilson's for 0 and 1
+
+
+@pytest.fixture
+def drawn(tmp_path):
+    """Images with a table of two labels, a number and a class, and with masks."""
+    draw = np.random.default_rng(0)
+    rows = ["file_name,left,right,size,name"]
+    for folder in ("images", "masks"):
+        (tmp_path / folder).mkdir()
+    for i in range(24):
+        pixels = draw.integers(0, 50, (16, 16, 3), dtype=np.uint8)
+        mask = np.zeros((16, 16), np.uint8)
+        mask[:, : i % 8] = 1
+        pixels[:, : i % 8] += 200
+        Image.fromarray(pixels).save(tmp_path / "images" / f"{i}.png")
+        Image.fromarray(mask).save(tmp_path / "masks" / f"{i}.png")
+        rows.append(f"{i}.png,{i % 2},{i % 3 == 0:d},{i % 8 / 2},{'ab'[i % 2]}")
+    (tmp_path / "images" / "metadata.csv").write_text("\n".join(rows))
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    ("options", "outputs", "name"),
+    [
+        ("label=left,right", 2, "multilabel"),
+        ("label=size", 1, "regression"),
+        ("label=name", 2, "classification"),
+        ("masks={}/masks", 2, "segmentation"),
+    ],
+)
+def test_targets_of_folders_are_tables_and_masks(drawn, options, outputs, name):
+    model = dense(outputs) if name == "segmentation" else network(outputs)
+    study = vp.examine(
+        {"m": model}, f"folder:{drawn}/images?{options.format(drawn)}", size=(16, 16),
+        analyses=["performance", "hessian", "frequency-noise"],
+    )  # fmt: skip
+    assert not study.failures
+    assert study["m"]["performance"].provenance.task == name
+
+
+def test_masks_follow_their_images(drawn):
+    class Bright(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.conv = nn.Conv2d(3, 2, 1)
+
+        def forward(self, x):
+            bright = x.mean(1, keepdim=True) - 0.5
+            return 0 * self.conv(x) + 50 * torch.cat([-bright, bright], 1)
+
+    study = vp.examine(
+        {"m": Bright().eval()}, f"folder:{drawn}/images?masks={drawn}/masks", size=(16, 16),
+        analyses="performance",
+    )  # fmt: skip
+    assert rows_of(study)["mean IoU"] == 1
+    (drawn / "masks" / "3.png").unlink()
+    with pytest.raises(vp.InputError, match="mask of each of 24 images"):
+        vp.load_data(f"folder:{drawn}/images?masks={drawn}/masks")
+
+
+def test_of_several_maps_none_is_taken_because_it_is_last(images):
+    class Auxiliary(nn.Module):
+        def __init__(self, names):
+            super().__init__()
+            self.net, self.names = dense(3), names
+
+        def forward(self, x):
+            y = self.net(x)
+            return dict(zip(self.names, (y, -y), strict=True))
+
+    masks = torch.zeros(40, 16, 16, dtype=torch.long)
+    batches = in_batches(images, masks)
+    chosen = vp.examine(
+        {"m": Auxiliary(("out", "aux")).eval()}, batches, analyses="performance"
+    )
+    plain = vp.examine({"m": dense(3)}, batches, analyses="performance")
+    assert rows_of(chosen) == pytest.approx(rows_of(plain), nan_ok=True)
+    with pytest.raises(vp.InputError, match="must be known, got main"):
+        vp.examine({"m": Auxiliary(("main", "side")).eval()}, batches, analyses="performance")

@@ -51,7 +51,7 @@ LIKELIHOOD = Question(
     of="calibration",
     better="lower",
 )
-PERFORMANCE = Question("How well does the model do its task?", "accuracy")
+PERFORMANCE = Question("How well does the model do its task?", "accuracy", "performance")
 
 CALIBRATION = Question(
     "Is the model calibrated?",

@@ -1,5 +1,6 @@
 """Image folders: a folder per class, ImageNet and its variants, and cue conflicts."""
 
+import csv
 import re
 from collections import Counter
 from collections.abc import Sequence
@@ -13,7 +14,7 @@ from PIL import Image
 
 from visprism.core.errors import InputError
 from visprism.images.image_set import DATA, NO_CLASS, ImageSet, chosen_split, split_name
-from visprism.images.pixels import decode, fault
+from visprism.images.pixels import decode, decode_mask, fault
 from visprism.images.tables import parquet
 
 # Formats of Pillow that no program but another one decodes, or that hold no single image.
@@ -98,8 +99,14 @@ def _file_set(
 
 
 @DATA.register
-def folder(path: str, *, split: str | None = None) -> ImageSet:
+def folder(
+    path: str, *, split: str | None = None, masks: str = "", label: str = ""
+) -> ImageSet:
     """Images in DIR/CLASS/ or DIR/SPLIT/CLASS/, with classes in the order of their names.
+
+    `masks` is a folder with a mask of each image, of the same name. The table DIR/metadata.csv
+    with the column file_name states other targets: a column of texts is classes, columns of
+    numbers are labels or the targets of a regression; `label` selects them, as a,b.
 
     Folders named by integers are in the order of their numbers.
 
@@ -109,6 +116,10 @@ def folder(path: str, *, split: str | None = None) -> ImageSet:
     if split is None and is_image(file) and file.is_file():
         return _file_set(name, "", (), file.parent, [file], np.array([NO_CLASS]))
     root = _root(name, path)
+    if masks:
+        return _with_masks(name, root, _root("masks", masks))
+    if (root / _METADATA).is_file():
+        return _from_table(name, root, label)
     splits = _split_folders(root)
     if splits or split is not None:
         split = chosen_split(list(splits), split, name)
@@ -129,6 +140,52 @@ def folder(path: str, *, split: str | None = None) -> ImageSet:
     )
     images = _file_set(name, split or "", names, root, paths, targets)
     return replace(images, notes=tuple(filter(None, notes)))
+
+
+_METADATA = "metadata.csv"  # as Hugging Face's image folders have it
+
+
+def _with_masks(name: str, root: Path, masks: Path) -> ImageSet:
+    """Images with the masks of the same names, wherever below the folders they are."""
+    files = _images_below(root)
+    by_name = {p.relative_to(masks).with_suffix(""): p for p in _images_below(masks)}
+    names = [file.relative_to(root).with_suffix("") for file in files]
+    missing = [str(n) for n in names if n not in by_name]
+    if missing or not files:
+        raise InputError(
+            f"{masks} must hold a mask of each of {len(files)} images of {root}, got none of "
+            f"{', '.join(missing[:3])}"
+        )
+    images = _file_set(name, "", (), root, files, np.full(len(files), NO_CLASS))
+    return replace(images, mask_of=lambda i: decode_mask(by_name[names[i]]))
+
+
+def _from_table(name: str, root: Path, label: str) -> ImageSet:
+    """Images and targets in the rows of the table of a folder."""
+    with (root / _METADATA).open(newline="", encoding="utf-8") as file:
+        rows = list(csv.DictReader(file))
+    heads = list(rows[0]) if rows else []
+    columns = label.split(",") if label else [h for h in heads if h != "file_name"]
+    if "file_name" not in heads or not columns or not set(columns) <= set(heads):
+        raise InputError(
+            f"{root / _METADATA} must have the columns file_name and "
+            f"{', '.join(columns) or 'a target'}, got {', '.join(heads) or 'no row'}"
+        )
+    files = [root / row["file_name"] for row in rows]
+    cells = [[row[c] for c in columns] for row in rows]
+    try:
+        numbers = np.array([[float(c or "nan") for c in row] for row in cells])
+    except ValueError:
+        if len(columns) > 1:
+            raise InputError(
+                f"columns {', '.join(columns)} of {root / _METADATA} must be numbers. Select "
+                f"one by ?label={columns[0]}"
+            ) from None
+        names = sorted({row[0] for row in cells})
+        targets = np.array([names.index(row[0]) for row in cells])
+        return _file_set(name, "", tuple(names), root, files, targets)
+    images = _file_set(name, "", (), root, files, np.full(len(files), NO_CLASS))
+    return replace(images, numbers=numbers, class_names=tuple(columns))
 
 
 @DATA.register

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 import torch
-from jaxtyping import Int, Int64
+from jaxtyping import Float, Int, Int64
 from PIL import Image
 
 from visprism.core.errors import InputError
@@ -52,6 +52,9 @@ class ImageSet:
     positions: Int64[np.ndarray, " n"] | None = field(default=None, repr=False)
     # All images, of which these are a part; None: these are all of them.
     whole: "ImageSet | None" = field(default=None, repr=False)
+    # Targets that are no classes: numbers of each image, or the mask of an image.
+    numbers: Float[np.ndarray, "n k"] | None = field(default=None, repr=False)
+    mask_of: Callable[[int], Image.Image] | None = field(default=None, repr=False)
     notes: tuple[str, ...] = ()  # how the images were read, where it could be otherwise
     # Bytes of the file of each image, where there is one; part of the fingerprint.
     size_of: Callable[[int], int] | None = field(default=None, repr=False)
@@ -81,7 +84,7 @@ class ImageSet:
         """The image set with only the images at `positions`, in that order."""
         chosen = positions.tolist()
         before = np.arange(len(self)) if self.positions is None else self.positions
-        size_of = self.size_of
+        size_of, mask_of = self.size_of, self.mask_of
         return replace(
             self,
             size_of=None if size_of is None else lambda i: size_of(chosen[i]),
@@ -91,6 +94,8 @@ class ImageSet:
             read=lambda indices: self.read([chosen[i] for i in indices]),
             fault=lambda i: self.fault(chosen[i]),
             textures=None if self.textures is None else self.textures[positions],
+            numbers=None if self.numbers is None else self.numbers[positions],
+            mask_of=None if mask_of is None else lambda i: mask_of(chosen[i]),
         )
 
 

@@ -21,7 +21,7 @@ from visprism.core.errors import InputError
 from visprism.core.preprocessing import NORMALIZATIONS, Preprocessing, unnormalized
 from visprism.images.batches import Batches, Change, batches, in_batches
 from visprism.images.image_set import NO_CLASS, ImageSet, nested_order
-from visprism.images.pixels import crops_of, framing, normalized
+from visprism.images.pixels import crops_of, framing, masks_of, normalized
 
 LABELS = ("labels", "label", "targets", "target")  # keys of a mapping
 _MOST_BYTES = 4 * 2**30  # of tensors in memory
@@ -223,6 +223,8 @@ def ordered(
     order = everything if seed is None else nested_order(image_set.targets, seed=seed)
     images = image_set.subset(order[:limit])
     assert images.positions is not None
+    table = None if images.numbers is None else torch.from_numpy(images.numbers)
+    answers = None if images.mask_of is None else partial(masks_of, images)
     return Images(
         name=images.source,
         split=images.split,
@@ -234,6 +236,8 @@ def ordered(
         skipped=images.skipped,
         notes=images.notes,
         class_subset=images.class_subset,
+        table=table,
+        answers=answers if table is None else partial(_rows_of, table),
         image_set=images,
     )
 

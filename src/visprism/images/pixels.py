@@ -125,6 +125,27 @@ def crops_of(
     return stacked(center_crop(image, way) for image in image_set.read(positions))
 
 
+def masks_of(
+    image_set: ImageSet, preprocessing: Preprocessing | None, rows: range
+) -> Int64[Tensor, "b h w"]:
+    """Masks of some images, cropped like the images and resized by the nearest pixel."""
+    assert image_set.mask_of is not None
+    assert preprocessing is not None
+    way = replace(framing(image_set, preprocessing), interpolation="nearest")
+    masks = (center_crop(image_set.mask_of(i), way) for i in rows)
+    return torch.stack([torch.from_numpy(np.array(mask, dtype=np.int64)) for mask in masks])
+
+
+def decode_mask(file: Path) -> Image.Image:
+    """A mask of class indices: gray, of a palette, or of two values."""
+    with Image.open(file) as image:
+        if image.mode not in {"1", "L", "P", *_SIXTEEN_BIT}:
+            raise InputError(
+                f"masks must hold class indices (gray or palette), got {image.mode}: {file}"
+            )
+        return image.convert("L") if image.mode == "1" else image.copy()
+
+
 def in_memory(
     image_set: ImageSet, preprocessing: Preprocessing
 ) -> tuple[UInt8[Tensor, "n 3 h w"], Int64[Tensor, " n"]]:

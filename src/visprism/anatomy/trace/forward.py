@@ -25,8 +25,9 @@ def forward(model: nn.Module, images: Images) -> Tensor:
     A mapping is passed by keyword where the model's ``forward`` has arguments of these names
     (as Hugging Face models have), or takes any and names none (as wrappers do), and as one
     argument otherwise. If an output has several tensors, it is the one that the model's
-    attribute ``visprism_output`` names, by key or number; else ``logits``, else the only one
-    with two axes, and the last if all are feature maps, as backbones give one for each stage.
+    attribute ``visprism_output`` names, by key or number; else ``logits`` or ``out``, else the
+    only one with two axes, and the last of feature maps of different shapes, as backbones give
+    one for each stage.
     Nothing else is guessed. It lies where the images lie, also of a model that ends on another
     device. The model is given a copy of the images, which it may change.
     """
@@ -267,13 +268,15 @@ def _logits(output: Any, model: nn.Module) -> Tensor:
             f"the output of {type(model).__name__} must be logits, as a tensor or "
             f"under the name 'logits', got {type(output).__name__} without a tensor"
         )
-    name = getattr(model, OUTPUT, "logits" if "logits" in parts else None)
+    usual = next((key for key in ("logits", "out") if key in parts), None)
+    name = getattr(model, OUTPUT, usual)
     if name is not None:
         if name not in parts:
             raise InputError(f"output must be one of {', '.join(parts)}, got {name!r}")
         return parts[name]
     tensors = [t for t in parts.values() if t.ndim == 2] or list(parts.values())
-    if len(tensors) == 1 or all(t.ndim == 4 for t in tensors):
+    stages = len({t.shape[1:] for t in tensors}) == len(tensors)  # no two are alike
+    if len(tensors) == 1 or (stages and all(t.ndim == 4 for t in tensors)):
         return tensors[-1]
     if hasattr(model, "head_dist"):
         return tensors[0]  # timm's distilled networks in training mode: the classes come first
