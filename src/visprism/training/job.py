@@ -132,6 +132,8 @@ def train(
             prepared, test, held = _validated(job, prepared, recipe.seed)
             say(held)
         say(f"{prepared.begin}; {_trainable(prepared.network.model, recipe)}")
+        if recipe.precision == "bf16" and _without_bf16(run.compute.torch_device):
+            say("this CPU has no instructions for bf16: fp32 is several times faster")
         save = partial(
             save_checkpoint,
             preprocessing=preprocessing,
@@ -402,6 +404,15 @@ def _teacher(job: Job) -> nn.Module | None:
             "checkpoint, as MODEL@FILE."
         )
     return loaded.model
+
+
+def _without_bf16(device: torch.device) -> bool:
+    """Whether the device is a CPU that states its instructions, and none is for bf16."""
+    flags = Path("/proc/cpuinfo")
+    if device.type != "cpu" or not flags.is_file():
+        return False
+    text = flags.read_text("utf-8", errors="replace")
+    return "avx2" in text and not ("avx512_bf16" in text or "amx_bf16" in text)
 
 
 def _with_classes(model: str, num_classes: int) -> str:
