@@ -50,6 +50,7 @@ _DEFAULT_GROUP = "feature maps"  # as in `Analysis`
 _BEFORE: dict[str, Any] = {
     "examine": study.Examine,
     "merge": studies.Merge,
+    "report": studies.Report,
     "demo": studies.Demo,
     "view": system.View,
     "evolve": studies.Evolve,

@@ -124,6 +124,24 @@ class Merge(Output):
             print(f"{folder} is left out: {reason}", file=sys.stderr)
 
 
+@dataclass(frozen=True, kw_only=True)
+class Report(Output):
+    """Write the page, figures and exports of a stored study, also an interrupted one."""
+
+    group, epilog = "studies", ""
+    out: Path = argument(REQUIRED, "folder of a study", "DIR", positional=True)
+
+    def run(self) -> int:
+        """Write the files of what is stored, and print it; the exit code."""
+        from visprism.study.study import Study
+
+        study = Study.load(self.out)
+        if not study.entries:
+            raise InputError(f"{self.out} must hold a result, and its study has none")
+        study.write_files(self.out, self.formats)
+        return self.printed(study)
+
+
 def _expected(path: Path) -> list[tuple[int, str, str]]:
     """Line number, text and label of each model of a list."""
     from visprism.models.spec import ModelSpec

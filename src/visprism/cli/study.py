@@ -107,12 +107,26 @@ class StudyCommand(Output, Extent):
             run = self.new_run(progress)
             with resumable(self.out), processes(run.compute):
                 listener = study_listener(status, verbose=self.verbose, quiet=self.quiet)
-                study = make(run, listener)
+                try:
+                    study = make(run, listener)
+                except KeyboardInterrupt:
+                    self._write_stored()
+                    raise
                 status.show(str)  # nothing is left to measure
                 is_first = rank() == 0
                 if is_first:
                     write_files(study, self.out, self.formats, progress=progress)
         return self.printed(study) if is_first else exit_code(study)
+
+    def _write_stored(self) -> None:
+        """Write the page of what an interrupted study has stored; a second Ctrl-C ends it."""
+        from visprism.study.study import Study
+
+        with suppress(InputError):  # nothing is stored yet
+            study = Study.load(self.out)
+            if study.entries:
+                study.write_files(self.out, self.formats)
+                print(f"Page so far: {self.out / 'report.html'}", file=sys.stderr)
 
     def deadline(self, begin: float, models: int, analyses: int) -> float | None:
         """When measurements must end, so that files are written within the budget."""
