@@ -41,6 +41,8 @@ _SEPARATED = re.compile(r",(?![^(\[]*[)\]])")  # seeds of a group, commas in bra
 class Images(StudyImages):
     """Which images."""
 
+    heading = "images"
+
     data: str = argument(REQUIRED, "images, see below", "DATA")
 
     def __post_init__(self) -> None:

@@ -152,6 +152,8 @@ class DataOptions(Sized):
 class StudyImages(DataOptions):
     """The images of a study, and the images of the training loss."""
 
+    heading = "images"
+
     train_data: Any = argument(
         None,
         "images on which the training loss, its Hessian and linear probes are computed "

@@ -27,7 +27,7 @@ from visprism.study.events import silent
 from visprism.study.examination import LATE
 from visprism.study.examine import examine
 from visprism.study.monitor import WATCHED
-from visprism.study.record import Entry, Failure
+from visprism.study.record import Entry, Failure, Header
 from visprism.study.request import Analyses, Measurement, arguments_of
 from visprism.study.steps import steps_of_run
 from visprism.study.store import check_out, key_of
@@ -204,10 +204,13 @@ def joined(
     failed = [failure for name, studies in runs.items() for failure in _failed(name, studies)]
     untrained = [name for name, study in last.items() if study.header.get("untrained")]
     seconds = sum(s.header.get("seconds", 0.0) for of in runs.values() for s in of.values())
-    header = {**headers[0], "weights": weights, "untrained": untrained, "seconds": seconds}
+    header: Header = {**headers[0], "weights": weights, "seconds": seconds}
+    header["untrained"] = untrained
     header["notes"] = {name: next(iter(s.notes.values()), []) for name, s in last.items()}
-    for key in ("step", "begin", "metrics", "outputs"):
-        header.pop(key, None)
+    header.pop("step", None)
+    header.pop("begin", None)
+    header.pop("metrics", None)
+    header.pop("outputs", None)
     ends = {name: f"step {max(of)}" for name, of in runs.items()}
     texts = [f"{step} of {name}" for name, step in ends.items()]
     at = texts if len({*ends.values()}) > 1 else sorted({*ends.values()})

@@ -30,7 +30,15 @@ from visprism.study.plan import (
     ordered_steps,
     reason_to_skip,
 )
-from visprism.study.record import FROM_PYTHON, Entry, Failure, Kind, StudyRecord
+from visprism.study.record import (
+    FROM_PYTHON,
+    Entry,
+    Failure,
+    Header,
+    Kind,
+    StudyRecord,
+    Weights,
+)
 from visprism.study.speed import speeds_in_turn
 from visprism.study.store import Store
 from visprism.table.result import Result
@@ -360,15 +368,15 @@ class Examination:
             return order.index(entry.analysis), len(entry.models), *models
 
         entries = sorted(self.entries.values(), key=place)
-        weights = {
+        weights: dict[str, Weights] = {
             s.name: {
                 "source": s.spec or FROM_PYTHON,
                 "fingerprint": self.identities.models.get(s.name, ("", 0))[0],
             }
             for s in self.subjects
         }
-        self.store.header |= {
-            "failures": [vars(f) for f in self.failures],
+        found: Header = {
+            "failures": [f.stored() for f in self.failures],
             "models": list(self._names),
             "keys": [e.key for e in entries],
             "untrained": [s.name for s in self.subjects if not s.trained],
@@ -383,6 +391,7 @@ class Examination:
             "unreadable": list(self.subjects[0].images.skipped),
             "data notes": {s.name: list(s.notes) for s in self.subjects if s.notes},
         }
+        self.store.header.update(found)
         self.store.write()
         header = json.loads(json.dumps(self.store.header))  # as `Study.load` reads it
         return StudyRecord(self._names, tuple(entries), tuple(self.failures), header)

@@ -19,6 +19,7 @@ from visprism.passes.batches import on_device
 from visprism.study.console import reported
 from visprism.study.examination import Examination
 from visprism.study.merge import with_stored
+from visprism.study.record import Header
 from visprism.study.request import StudyRequest, arguments_of
 from visprism.study.store import Store
 from visprism.study.study import Study
@@ -102,7 +103,7 @@ def examine(request: StudyRequest) -> Study:  # noqa: D417 (fields of the reques
             if store.folder is not None and store.writes:
                 write_study_file(store.folder, request, chosen, run)
             store.header.pop("alarms", None)  # of the run before
-            before = {**store.header}
+            before: Header = {**store.header}
             if groups:
                 store.header["groups"] = groups
             examination.perform()
@@ -127,7 +128,7 @@ def _open_store(
     folder: Path | None, subjects: Sequence[Subject], run: Run, *, fresh: bool
 ) -> Store:
     images, training = subjects[0].images, subjects[0].training_images
-    identity = {
+    identity: Header = {
         "number of images": len(images),
         "images": images.fingerprint(),
         "training images": training.fingerprint(),

@@ -20,6 +20,7 @@ from visprism.core.run import Run
 from visprism.kit.analysis import Analysis
 from visprism.kit.model_on_images import Subject, inputs_of
 from visprism.passes.batches import on_device
+from visprism.study.record import Header
 from visprism.study.store import key_of
 
 _NUMBERS = 64  # of the outputs, that are stored and compared
@@ -32,7 +33,7 @@ class Identities:
     """What determines the results of a study: models, code, options, images and precision."""
 
     run: Run
-    header: dict[str, Any]  # of the study
+    header: Header  # of the study
     # By name of the model: the fingerprint, and which of several models with these weights.
     models: dict[str, tuple[str, int]] = field(default_factory=dict)
     contents: dict[str, list[str]] = field(default_factory=dict)  # by analysis and options
@@ -179,7 +180,7 @@ def outputs_of(subject: Subject, run: Run) -> list[float]:
     return outputs.flatten()[:_NUMBERS].cpu().double().tolist()
 
 
-def version_of(outputs: Sequence[float], earlier: list[Sequence[float | None]]) -> int:
+def version_of(outputs: Sequence[float], earlier: list[list[float | None]]) -> int:
     """Index of the outputs among outputs of earlier runs, to which new ones are added."""
     for index, stored in enumerate(earlier):
         if len(stored) == len(outputs) and np.allclose(

@@ -1,7 +1,7 @@
 """Studies of the same images by several jobs, as one study."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from itertools import chain
 from typing import Any
@@ -10,7 +10,7 @@ from visprism.core.errors import InputError
 from visprism.kit.analysis import ANALYSES, Analysis
 from visprism.kit.needs import Needs
 from visprism.report.rows import pairs_of
-from visprism.study.record import Entry, Failure, StudyRecord
+from visprism.study.record import Entry, Failure, Header, StudyRecord
 from visprism.study.store import Store
 
 # Fields of the header that make two studies the same, and what they are called.
@@ -56,11 +56,13 @@ def merged(studies: Sequence[StudyRecord], order: Sequence[str] = ()) -> StudyRe
         Failure("pairs of models", a, _JOINT, "skipped") for a in _joint(models, entries)
     ]
     headers = [study.header for study in studies]
-    header: dict[str, Any] = {
+    maps: list[dict[str, Any]] = [dict(h) for h in headers]
+    joined: Any = {n: dict(chain(*(m.get(n, {}).items() for m in maps))) for n in _JOINED}
+    header: Header = {
         **first.header,
-        **{name: dict(chain(*(h.get(name, {}).items() for h in headers))) for name in _JOINED},
+        **joined,
         "models": models,
-        "failures": [vars(failure) for failure in failures],
+        "failures": [failure.stored() for failure in failures],
         "keys": [entry.key for entry in entries],
         "untrained": [name for h in headers for name in h.get("untrained", ())],
         "seconds": sum(h.get("seconds", 0.0) for h in headers),
@@ -69,7 +71,7 @@ def merged(studies: Sequence[StudyRecord], order: Sequence[str] = ()) -> StudyRe
     return StudyRecord(tuple(models), tuple(entries), tuple(failures), header)
 
 
-def with_stored(study: StudyRecord, store: Store, before: Mapping[str, Any]) -> StudyRecord:
+def with_stored(study: StudyRecord, store: Store, before: Header) -> StudyRecord:
     """A study, with what its folder held before of models that are not in it.
 
     Args:
@@ -92,7 +94,11 @@ def with_stored(study: StudyRecord, store: Store, before: Mapping[str, Any]) -> 
     kept = [k for k, m in models.items() if not m <= {*study.models} and m <= {*others, *same}]
     failures = [Failure(**f) for f in before.get("failures", ()) if f["model"] in others]
     failures += [store.lost(key) for key in kept if not store.get(key)]
-    of_run = {name: study.header[name] for name in ("effort", "budget")} | {"seconds": 0.0}
+    of_run: Header = {
+        "effort": study.header["effort"],
+        "budget": study.header["budget"],
+        "seconds": 0.0,
+    }
     untrained = [name for name in before.get("untrained", ()) if name in others]
     earlier = StudyRecord(
         others,

@@ -36,6 +36,7 @@ from visprism.study.examine import examine
 from visprism.study.exports import scalars_of
 from visprism.study.identity import fingerprint_of
 from visprism.study.plan import duration, number_of_images, ordered_steps
+from visprism.study.record import Header
 from visprism.study.share import Group, agreed, waits
 from visprism.study.steps import REPLACED, set_aside, step_folder, step_folders
 from visprism.study.study import Study
@@ -469,10 +470,11 @@ class Monitor:
             listener=silent,
         )
         young = young_statistics(subject.model)
-        header = {**study.header, "step": step, "metrics": numbers, "young_statistics": young}
+        header: Header = {**study.header, "step": step, "metrics": {**numbers}}
+        header["young_statistics"] = young
         study = replace(study, header=header)
         findings = alarms_of([*self.studies.values(), study])
-        study = replace(study, header=header | {"alarms": [str(alarm) for alarm in findings]})
+        study = replace(study, header={**header, "alarms": [str(alarm) for alarm in findings]})
         self.studies[step] = study
         if rank() == 0:
             if self.out is not None:
@@ -486,7 +488,11 @@ class Monitor:
     def _log(self, study: Study, step: int, findings: Sequence[Finding]) -> None:
         """Give the numbers, the metrics and alarms to the loggers."""
         values = scalars_of(study)
-        values |= {f"visprism/metrics/{n}": x for n, x in study.header["metrics"].items()}
+        values |= {
+            f"visprism/metrics/{n}": x
+            for n, x in study.header["metrics"].items()
+            if x is not None
+        }
         values |= {f"visprism/alarms/{finding.code}": 1.0 for finding in findings}
         values = {name: value for name, value in values.items() if isfinite(value)}
         for logger in self._loggers:

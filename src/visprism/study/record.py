@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from html import escape
 from itertools import combinations
-from typing import Any, Literal
+from typing import Any, Literal, TypedDict
 
 import numpy as np
 from jaxtyping import Int64
@@ -39,6 +39,12 @@ class Failure:
     analysis: str
     reason: str  # a sentence
     kind: Kind = "failed"  # "skipped": it does not apply; else beyond the effort or the time
+
+    def stored(self) -> "Failed":
+        """It in the index of a study."""
+        return Failed(
+            model=self.model, analysis=self.analysis, reason=self.reason, kind=self.kind
+        )
 
 
 @dataclass(frozen=True)
@@ -105,6 +111,58 @@ def _named(entry: Entry, name: str) -> tuple[Result, ...]:
     return tuple(result for result in entry.results if result.identifier == name)
 
 
+class Weights(TypedDict):
+    """Where the weights of a model are from, and their digest."""
+
+    source: str
+    fingerprint: str
+
+
+class Failed(TypedDict):
+    """A `Failure` in the index of a study."""
+
+    model: str
+    analysis: str
+    reason: str
+    kind: Kind
+
+
+# What an index says of a study as a whole, by key; each is checked where it is used.
+Header = TypedDict(
+    "Header",
+    {
+        "images": str,  # digest
+        "training images": str,  # digest
+        "number of images": int,
+        "seed": int,
+        "models": list[str],
+        "groups": dict[str, list[str]],  # models by group
+        "keys": list[str],  # of the entries of a complete study
+        "failures": list[Failed],
+        "untrained": list[str],  # models with random weights
+        "weights": dict[str, Weights],  # by model
+        "notes": dict[str, list[str]],  # by model
+        "outputs": dict[str, list[list[float | None]]],  # by digest of the weights
+        "sizes": dict[str, int],  # number of images by analysis, effort and options
+        "positions": list[int],  # of the images in the data
+        "unreadable": list[str],  # images that were left out, with the reason
+        "data notes": dict[str, list[str]],  # on images and their classes, by model
+        "speed": dict[str, dict[str, list[float]]],  # by model and quantity: rounds
+        "revision": str,  # of the repository
+        "machine": str,
+        "seconds": float,
+        "effort": str,
+        "budget": float | None,  # seconds
+        "step": int,  # of a training, and what it reports there
+        "begin": int,  # first step of the training
+        "metrics": dict[str, float | None],
+        "young_statistics": Any,
+        "alarms": list[str],
+    },
+    total=False,
+)
+
+
 @dataclass(frozen=True)
 class StudyRecord:
     """Results of several analyses of several models on the same images; see `Study`."""
@@ -112,7 +170,7 @@ class StudyRecord:
     models: tuple[str, ...]
     entries: tuple[Entry, ...]
     failures: tuple[Failure, ...] = ()
-    header: Mapping[str, Any] = field(default_factory=dict)  # data, options, versions, seconds
+    header: Header = field(default_factory=Header)
 
     @property
     def analyses(self) -> tuple[str, ...]:

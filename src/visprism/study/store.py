@@ -22,7 +22,7 @@ from visprism.core.files import (
     writable,
     write_text,
 )
-from visprism.study.record import Entry, Failure, Kind, StudyRecord
+from visprism.study.record import Entry, Failure, Header, StudyRecord
 from visprism.table.result import Result
 from visprism.table.stored import UnknownTypeError
 
@@ -45,49 +45,6 @@ class StoredEntry(TypedDict):
     seconds: float
     # Digests of the contents by name.
     files: Annotated[dict[str, str], msgspec.Meta(min_length=1)]
-
-
-class _Weights(TypedDict):
-    source: str
-    fingerprint: str
-
-
-class _Failed(TypedDict):
-    model: str
-    analysis: str
-    reason: str
-    kind: Kind
-
-
-_HEADER = {
-    "images": str,
-    "training images": str,
-    "number of images": int,
-    "seed": int,
-    "models": list[str],
-    "groups": dict[str, list[str]],  # models by group
-    "keys": list[str],
-    "failures": list[_Failed],
-    "untrained": list[str],
-    "weights": dict[str, _Weights],
-    "notes": dict[str, list[str]],  # by model
-    "outputs": dict[str, list[list[float | None]]],
-    "sizes": dict[str, int],
-    "positions": list[int],
-    "unreadable": list[str],  # images that were left out, with the reason
-    "data notes": dict[str, list[str]],  # on images and their classes, by model
-    "speed": dict[str, dict[str, list[float]]],  # by model and quantity: rounds
-    "revision": str,
-    "machine": str,
-    "seconds": float,
-    "effort": str,
-    "budget": float | None,
-    "step": int,  # of a training, and what it reports there
-    "begin": int,  # its first step
-    "metrics": dict[str, float | None],
-    "alarms": list[str],
-}
-Header = TypedDict("Header", _HEADER, total=False)  # pyrefly: ignore (names with spaces)
 
 
 class _Versioned(TypedDict):
@@ -120,7 +77,7 @@ class Store:
     """
 
     folder: Path | None = None
-    header: dict[str, Any] = field(default_factory=dict)  # of the study as a whole
+    header: Header = field(default_factory=Header)  # of the study as a whole
     entries: dict[str, StoredEntry] = field(default_factory=dict)  # by key
     writes: bool = True  # of several processes that make a study, the first
     damaged: dict[str, InputError] = field(
@@ -133,13 +90,13 @@ class Store:
     def open(
         cls,
         folder: Path | None,
-        identity: Mapping[str, Any],
+        identity: Header,
         *,
         fresh: bool,
         writes: bool = True,
     ) -> "Store":
         """The store in `folder`, with what an earlier run of the same study left there."""
-        store = cls(folder, dict(identity), writes=writes)
+        store = cls(folder, {**identity}, writes=writes)
         if folder is None:
             return store
         with writable(folder):
@@ -157,7 +114,7 @@ class Store:
             raise
         return store
 
-    def _resume(self, index: Index, identity: Mapping[str, Any]) -> None:
+    def _resume(self, index: Index, identity: Header) -> None:
         before: Mapping[str, Any] = index["header"]
         changes = [
             f"{k} ({before.get(k)} before, {v} now)" if isinstance(v, int) else k
@@ -171,7 +128,7 @@ class Store:
                 f"{', '.join(changes)}. Data that is not a data set may give other images each "
                 "time. Choose another folder, or pass fresh=True to start over."
             )
-        self.header = {**before, **identity}
+        self.header = {**index["header"], **identity}
         self.entries = index["entries"]
 
     def close(self) -> None:
@@ -280,7 +237,7 @@ def read_index(path: Path) -> Index:
             "version that wrote it, or run the study again in another folder."
         )
     index = read_json(path, Index, what)
-    header: Mapping[str, Any] = index["header"]
+    header = index["header"]
     keys = header.get("keys", [])
     names = [name for entry in index["entries"].values() for name in entry["files"]]
     once = len({*keys}) == len(keys) and len({*names}) == len(names)
@@ -306,10 +263,10 @@ def save_study(study: StudyRecord, folder: Path) -> None:
         entry if entry.key else replace(entry, key=_digest(str(number).encode()))
         for number, entry in enumerate(study.entries)
     ]
-    header = {
+    header: Header = {
         **study.header,
         "models": list(study.models),
-        "failures": [vars(failure) for failure in study.failures],
+        "failures": [failure.stored() for failure in study.failures],
         "keys": [entry.key for entry in entries],
     }
     with output_folder(folder, last=INDEX) as scratch:
@@ -328,10 +285,10 @@ def load_study(folder: Path) -> StudyRecord:
     if not is_file(folder / INDEX):
         raise InputError(f"{folder} must hold a study, and has no {INDEX}")
     index = read_index(folder / INDEX)
-    header: Mapping[str, Any] = index["header"]
+    header = index["header"]
     latest = {(*e["models"], e["analysis"]): key for key, e in index["entries"].items()}
     keys = header.get("keys", list(latest.values()))
-    store = Store(folder, dict(header), index["entries"], writes=False)
+    store = Store(folder, {**header}, index["entries"], writes=False)
     entries = [store.entry(key) for key in keys if store.get(key)]
     lost = [store.lost(key) for key in store.damaged]
     failures = dict.fromkeys([*(Failure(**f) for f in header.get("failures", ())), *lost])
