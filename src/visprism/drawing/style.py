@@ -22,6 +22,7 @@ KIND_COLORS = {
     "attention+mlp": "#E69F00",
     "token-mixing": "#CC79A7",
     "downsample": "#56B4E9",
+    "upsample": "#8C6D31",
     "head": "#A3A3A3",
 }
 KIND_MARKERS = {
@@ -32,6 +33,7 @@ KIND_MARKERS = {
     "attention+mlp": "h",
     "token-mixing": "P",
     "downsample": "v",
+    "upsample": "<",
     "head": "*",
 }
 OTHER_COLOR, OTHER_MARKER = "#595959", "X"  # of a kind that a plugin adds

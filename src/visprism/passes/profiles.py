@@ -2,7 +2,9 @@
 
 F(k, l) = sum_{u,v} x[u, v] exp(-2 pi i (k u / h + l v / w)) is the Fourier transform of a
 feature map, log(|F| + 1e-6) its log amplitude. Channels that are zero everywhere in an image
-have no spectrum and are left out of its mean, but not under the paper's protocol. Frequencies
+have no spectrum and are left out of its mean, but not under the paper's protocol. So are
+channels with nothing at a frequency (nearest upsampling has nothing at the highest): a zero has
+no logarithm, and where no channel has anything, log(1e-6) stands for none. Frequencies
 are in pi rad/pixel: 0 is the mean, 1 the highest that an even grid holds along an axis
 (Nyquist).
 
@@ -24,18 +26,25 @@ from visprism.core.errors import InputError
 
 # Keeps log finite where an amplitude is 0; the paper's code has 1e-6 too.
 _FLOOR = 1e-6
+_ROUNDING = 4  # units of the last digit, of the sum of the absolute values
 NO_AMPLITUDE = math.log(_FLOOR)  # of a feature map that is zero everywhere
 
 Grid = tuple[int, int]  # (height, width)
 
 
-def _mean_over_live(amplitude: Float[Tensor, "b c n"]) -> Float[Tensor, "b n"]:
-    """Mean log amplitude over the channels of an image that are not zero everywhere.
+def _mean_over_live(
+    amplitude: Float[Tensor, "b c n"], x: Float[Tensor, "b c h w"]
+) -> Float[Tensor, "b n"]:
+    """Mean log amplitude over the channels of an image that have some at a frequency.
 
     A dead channel has no spectrum; as a flat one it would draw the mean to 0 at every
-    frequency. If all are dead, the log amplitude is the log of 1e-6.
+    frequency. An amplitude within the rounding of its sum is zero. Where no channel has any,
+    the log amplitude is the log of 1e-6, which stands for none.
     """
-    live = (amplitude.amax(2, keepdim=True) != 0).to(amplitude)  # NaN is not dead
+    changing = (x - x.mean((2, 3), keepdim=True)).abs().sum((2, 3))
+    sizes = _ROUNDING * changing + x.abs().amax((2, 3))
+    rounding = torch.finfo(x.dtype).eps * sizes.unsqueeze(2)
+    live = (~(amplitude <= rounding)).to(amplitude)  # NaN is not dead
     fraction = live.mean(1)
     level = (live * (amplitude + _FLOOR).log()).mean(1) / fraction
     return torch.where(fraction == 0, NO_AMPLITUDE, level)
@@ -45,7 +54,7 @@ def log_amplitude_plane(x: Float[Tensor, "b c h w"]) -> Float[Tensor, "b h w"]:
     """Log amplitude at all frequencies, mean over channels; frequency 0 at (h // 2, w // 2)."""
     amplitude = torch.fft.fft2(for_complex(x)).abs().to(x.device)
     amplitude = torch.fft.fftshift(amplitude, dim=(-2, -1)).flatten(2)
-    return _mean_over_live(amplitude).unflatten(1, x.shape[2:])
+    return _mean_over_live(amplitude, x).unflatten(1, x.shape[2:])
 
 
 # Along the diagonal.
@@ -62,7 +71,7 @@ def diagonal(x: Float[Tensor, "b c h w"]) -> Float[Tensor, "b k"]:
     With g = gcd(h, w), F(k h/g, k w/g) depends only on u + v mod g: it is the 1-D transform of
     the sums over the wrapped antidiagonals. No 2-D transform is made.
     """
-    return _mean_over_live(_diagonal_of(x, common_side((x.shape[2], x.shape[3]))))
+    return _mean_over_live(_diagonal_of(x, common_side((x.shape[2], x.shape[3]))), x)
 
 
 def _diagonal_of(x: Float[Tensor, "b c h w"], side: int) -> Float[Tensor, "b c k"]:
@@ -128,7 +137,10 @@ def radial(x: Float[Tensor, "b c h w"]) -> Float[Tensor, "b k"]:
     mean = x.mean((2, 3), keepdim=True)
     amplitude = torch.fft.rfft2(for_complex(x - mean)).abs().to(x.device)
     amplitude[..., 0, 0] = mean[..., 0, 0].abs() * prod(x.shape[2:])
-    return _mean_over_live(amplitude.flatten(2)) @ weights
+    level = _mean_over_live(amplitude.flatten(2), x)
+    present = (level != NO_AMPLITUDE).to(level)
+    share = present @ weights
+    return torch.where(share == 0, NO_AMPLITUDE, (level * present) @ weights / share)
 
 
 @cache

@@ -36,7 +36,15 @@ PLAIN = [("2", "conv", SQUARE), ("5", "downsample", (8, 8)), ("6", "conv", (8, 8
         ("plain", PLAIN),  # a block for each convolution
         ("padded", PADDED),  # with the padding before it, which lies on no grid
         ("inceptions", [(f"mixed.{i}", "conv", SQUARE) for i in range(2)]),  # ways are one
-        ("u net", [(name, "conv", SQUARE) for name in ("middle", "fuse")]),
+        (
+            "u net",
+            [
+                ("down", "downsample", (8, 8)),
+                ("middle", "conv", (8, 8)),
+                ("up", "upsample", SQUARE),
+                ("fuse", "conv", SQUARE),
+            ],
+        ),
         ("tied", [(f"block{call}", "conv", SQUARE) for call in ("", "#2", "#3")]),
     ],
 )

@@ -111,7 +111,7 @@ class BranchTransfer(kit.FeatureAnalysis):
         """
         levels = seen.each("log_amplitude")
         for level in levels.values():
-            level[np.isclose(level, NO_AMPLITUDE).all(1)] = np.nan
+            level[np.isclose(level, NO_AMPLITUDE)] = np.nan
         blocks = [end.block for end in levels if end.end == "output"]
         ends = [[levels[BranchEnd(b, end)] for end in ("output", "input")] for b in blocks]
         gains = [fourier.references(output - given) for output, given in ends]

@@ -23,6 +23,7 @@ from visprism.core.provenance import Provenance
 from visprism.drawing.depth import against_depth, depth_bar, kinds_key, spectra
 from visprism.passes import profiles
 from visprism.passes.blocks import grid_of
+from visprism.passes.profiles import NO_AMPLITUDE
 from visprism.table.kinds import TO_LOWEST, TO_MEAN, KindSummary
 from visprism.table.shapes import result_shape
 
@@ -99,7 +100,13 @@ class HighFrequency(kit.ScalarPerBlock, SpectrumColumns):
     value_name = "relative"
 
     def sentences(self) -> Iterator[str | kit.Finding]:
-        """Blocks whose change includes the change of blocks off the grid."""
+        """Blocks without a highest frequency, and changes that include blocks off the grid."""
+        empty = self.block[np.isnan(np.asarray(self.relative))]
+        if len(empty):
+            yield (
+                f"No amplitude at the highest frequency, so no value: {', '.join(empty)}. "
+                "Nearest upsampling and constant maps have none."
+            )
         yield from self.gaps()
 
 
@@ -191,8 +198,9 @@ def without_profile(
 def references(level: Float[np.ndarray, "b k"]) -> Float[np.ndarray, "3 b k"]:
     """Log amplitude, and its difference from frequency 0 and from the lowest other frequency.
 
-    NaN where the highest frequency is the lowest.
+    NaN where the highest frequency is the lowest, and where there is no amplitude.
     """
+    level = np.where(np.isclose(level, NO_AMPLITUDE), np.nan, level)
     lowest = level[:, 1:2] if level.shape[1] > 2 else np.full_like(level[:, :1], np.nan)
     return np.stack([level, level - level[:, :1], level - lowest])
 

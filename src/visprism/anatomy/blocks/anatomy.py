@@ -95,6 +95,7 @@ class Block:
 
 # No block of an ordinary network holds so much of its operations and of its arithmetic.
 _MOST = 0.5
+_FEW = 0.01  # of the parameters
 
 
 @dataclass(frozen=True)
@@ -149,6 +150,21 @@ class Anatomy:
             notes.append(
                 f"The inside of {', '.join(hidden)} is hidden from torch (a scripted module or "
                 "foreign code), so its kind is unknown."
+            )
+        read = {name for block in self.blocks for name in block.parameters}
+        unread = {n: p.numel() for n, p in self.model.named_parameters() if n not in read}
+        total = sum(p.numel() for p in self.model.parameters())
+        if sum(unread.values()) > _FEW * total:
+            modules = dict.fromkeys(name.partition(".")[0] for name in unread)
+            notes.append(
+                f"Not on the way to the output, and therefore not shown: parameters of "
+                f"{', '.join(modules)} ({sum(unread.values()) / total:.0%} of all)."
+            )
+        sampled = [b.name for b in self.blocks if "grid sampling" in b.operator]
+        if sampled:
+            notes.append(
+                f"{', '.join(sampled)} samples at positions that the image may choose: its "
+                "grid is the grid of the samples."
             )
         operations = [sum(node.role in WORK for node in inside) for inside in nodes]
         macs = [self.graph.macs(b.nodes) for b in self.blocks]

@@ -19,7 +19,7 @@ from visprism.anatomy.blocks.layers import names_of
 from visprism.anatomy.blocks.reach import Reach, reaches_of, readable
 from visprism.anatomy.blocks.segments import Segment, has_head, segments
 from visprism.anatomy.trace.forward import Images, part_of, pixels, placed, without_replicas
-from visprism.anatomy.trace.graph import Graph
+from visprism.anatomy.trace.graph import Graph, Node
 from visprism.anatomy.trace.operations import JOINS
 from visprism.anatomy.trace.trace import later_trace, trace
 from visprism.core.devices import Compute, copied_buffers
@@ -93,21 +93,23 @@ def _blocks(
         before, area = (None, None) if source is None else (blocks[source], areas[source])
         block_area = prod(layout.grid) if layout else None
         subsampling = bool(area and block_area and block_area < area)
-        begins = before is not None and (before.start == 0 or (subsampling and not last))
+        grows = bool(area and block_area and block_area > area)
         shape = tuple(end.shape or ())[1:]
         if layout is not None:
             assert end.shape is not None  # a layout belongs to a tensor
             shape = (end.shape[layout.channels_axis], *layout.grid)
         kind = _kind(
-            graph, segment, reaches[i], first=first, last=last, subsampling=subsampling
+            graph, segment, reaches[i], first=first, last=last, resized=subsampling - grows
         )
+        sizes = [*zip(blocks, areas, strict=True)]
+        stage = _stage(sizes, before, block_area, last=last, resized=subsampling - grows)
         blocks.append(
             Block(
                 name=names[i],
                 kind=kind,
                 operator=operator_of(graph, segment.nodes, kind, reaches[i]),
                 reach=reach_of(segment.nodes, reaches[i]),
-                stage=(before.stage if before else 0) + begins,
+                stage=stage,
                 depth=min(1.0, order[i] / max(1, deepest)),
                 subsampling=subsampling,
                 shape=shape,
@@ -122,6 +124,28 @@ def _blocks(
         )
         areas.append(block_area or area)
     return tuple(blocks)
+
+
+def _stage(
+    earlier: Sequence[tuple[Block, int | None]],
+    before: Block | None,
+    area: int | None,
+    *,
+    last: bool,
+    resized: int,
+) -> int:
+    """One more where the grid shrinks; where it grows that of the latest block of its size."""
+    if before is None:
+        return 0
+    if resized < 0 and not last:
+        same = (block.stage for block, size in reversed(earlier) if size == area)
+        return next(same, max(0, before.stage - 1))
+    return before.stage + (before.start == 0 or (resized > 0 and not last))
+
+
+def _convolves(node: Node) -> bool:
+    """Whether a node is a convolution of its own, and not one that enlarges the grid."""
+    return node.role == "conv" and not node.op.startswith("conv_transpose")
 
 
 def _forward_order(graph: Graph, row: Sequence[Segment]) -> list[int]:
@@ -160,14 +184,17 @@ def _nodes(row: Sequence[Segment], i: int) -> tuple[int, ...]:
 
 
 def _kind(
-    graph: Graph, segment: Segment, reach: Reach, *, first: bool, last: bool, subsampling: bool
+    graph: Graph, segment: Segment, reach: Reach, *, first: bool, last: bool, resized: int
 ) -> Kind:
+    """The kind of a segment; `resized` is 1 where the grid shrinks, -1 where it grows."""
     if last:
         return "head"
-    if first:
+    if first or segment.module == "tokens":
         return "stem"
     joined = any(part.nodes[-1].op in JOINS for part in segment.parts)
     residual = segment.module != "" or (segment.branches and not joined)
-    if subsampling and not residual:
+    if resized > 0 and not residual:
         return "downsample"
+    if resized < 0 and not residual and not any(map(_convolves, segment.nodes)):
+        return "upsample"
     return kind_of(graph, segment.nodes, reach)

@@ -8,7 +8,15 @@ from visprism.anatomy.trace.graph import Graph, Node
 from visprism.anatomy.trace.operations import RECURRENCES, TRANSFORMS
 
 Kind = Literal[
-    "stem", "conv", "attention", "mlp", "attention+mlp", "token-mixing", "downsample", "head"
+    "stem",
+    "conv",
+    "attention",
+    "mlp",
+    "attention+mlp",
+    "token-mixing",
+    "downsample",
+    "upsample",
+    "head",
 ]
 
 
@@ -45,7 +53,9 @@ def operator_of(graph: Graph, nodes: Sequence[Node], kind: Kind, reach: Reach) -
     roles = {n.role for n in nodes}
     if kind.startswith("attention"):
         return "attention"
-    if kind == "token-mixing":
+    named = {"deform_conv2d": "deformable convolution", "grid_sample": "grid sampling"}
+    found = " and ".join(name for op, name in named.items() if op in ops)
+    if kind == "token-mixing" and not found:
         if ops & RECURRENCES or _reads_again(graph, nodes):
             return "recurrence"
         if ops & TRANSFORMS:
@@ -55,9 +65,7 @@ def operator_of(graph: Graph, nodes: Sequence[Node], kind: Kind, reach: Reach) -
         if "pool" in roles:
             return "pooling"
         return "scan" if reach in {"causal", "global"} else "local mixing"
-    named = {"deform_conv2d": "deformable convolution", "grid_sample": "grid sampling"}
-    found = [name for op, name in named.items() if op in ops]
-    return " and ".join(found) or ("convolution" if "conv" in roles else "")
+    return found or ("convolution" if "conv" in roles else "")
 
 
 def _reads_again(graph: Graph, nodes: Sequence[Node]) -> bool:

@@ -10,6 +10,8 @@ from visprism.anatomy.blocks.segments import Segment
 from visprism.anatomy.trace.graph import Graph, Node, Span
 from visprism.anatomy.trace.operations import DROPOUTS, WORK
 
+_SHARE = 0.25  # of a module's arithmetic
+
 
 def names_of(graph: Graph, segments: Sequence[Segment], *, headed: bool) -> list[str]:
     """A unique name for each segment; an image's segments are stems, the last may be a head."""
@@ -24,7 +26,7 @@ def names_of(graph: Graph, segments: Sequence[Segment], *, headed: bool) -> list
         elif i == len(segments) - 1 and headed:
             names.append("head")
         else:
-            names.append(segment.module or _worker(segment.nodes, nodes_of))
+            names.append(segment.module or _worker(graph, segment.nodes, nodes_of))
     return unique(names)
 
 
@@ -34,8 +36,12 @@ def _ancestors(path: str) -> list[str]:
     return [".".join(parts[:n]) for n in range(len(parts), 0, -1)]
 
 
-def _worker(nodes: Sequence[Node], nodes_of: dict[str, set[int]]) -> str:
-    """The largest module that works only in this segment and does most of its arithmetic."""
+def _worker(graph: Graph, nodes: Sequence[Node], nodes_of: dict[str, set[int]]) -> str:
+    """The largest module that works only in this segment and does most of its arithmetic.
+
+    If several share the work and none does half of it, the nearest module that holds them
+    all, where this is a large part of what that module does.
+    """
     indices = {n.index for n in nodes}
     work = [n for n in nodes if n.role in WORK] or [nodes[-1]]
     shared = _shared([n.module for n in work])
@@ -48,6 +54,9 @@ def _worker(nodes: Sequence[Node], nodes_of: dict[str, set[int]]) -> str:
             part = _part(node.module, shared)
             parts[part] = parts.get(part, 0) + node.macs
         most = max(parts, key=lambda part: parts[part])
+        around = sum(graph.nodes[i].macs for i in nodes_of.get(shared, ()))
+        if shared and sum(parts.values()) > max(2 * parts[most], _SHARE * around):
+            return shared
         work = [n for n in inner if _part(n.module, shared) == most]
         shared = _shared([n.module for n in work])
     wider = [p for p in _ancestors(shared) if nodes_of[p] <= indices]

@@ -11,14 +11,15 @@
 """
 
 import re
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from itertools import takewhile
 
 from visprism.anatomy.blocks.cuts import CutSegment, cut_segments
 from visprism.anatomy.blocks.streams import Path, split_streams
 from visprism.anatomy.trace.graph import Graph, Node
-from visprism.anatomy.trace.operations import WORK
+from visprism.anatomy.trace.operations import CONVOLUTIONS, WORK
 
 
 @dataclass(frozen=True)
@@ -113,13 +114,24 @@ def _numbered_on(
 def _of_row(graph: Graph, row: Sequence[CutSegment]) -> list[Segment]:
     """The segments of a row of neighboring parts."""
     modules = _modules(graph, row)
-    ranges = _by_pattern(_branches(row, modules), modules, row)
-    return _with_neighbors(_with_gaps(graph, ranges, row))
+    ranges = _by_pattern(_branches(row, modules), modules, row, repeated=_repeated(graph))
+    return _with_neighbors(graph, _with_gaps(graph, ranges, row))
 
 
 def has_head(graph: Graph, row: Sequence[Segment]) -> bool:
-    """Whether the last segment is a head; in a backbone it is a block that gives a map."""
-    return graph.nodes[row[-1].end].layout is None or not row[-1].has_work
+    """Whether the last segment is a head; in a backbone it is a block that gives a map.
+
+    A map that comes right out of a convolution, without a norm or a skip, is a head's too: the
+    logits of each pixel.
+    """
+    if graph.nodes[row[-1].end].layout is None or not row[-1].has_work:
+        return True
+    nodes = row[-1].nodes
+    works = [i for i, n in enumerate(nodes) if n.role in WORK - {"resize"}]
+    after = nodes[works[-1] + 1 :] if works else ()
+    plain = all(n.role in {"layout", "resize", "softmax"} or n.op == "sigmoid" for n in after)
+    last = bool(works) and nodes[works[-1]].op in CONVOLUTIONS
+    return len(row) > 1 and last and plain and not row[-1].branches
 
 
 def _modules(graph: Graph, row: Sequence[CutSegment]) -> list[_Range]:
@@ -164,10 +176,19 @@ def _work_count(parts: Sequence[CutSegment]) -> int:
 
 
 def _by_pattern(
-    blocks: Sequence[_Range], modules: Sequence[_Range], row: Sequence[CutSegment]
+    blocks: Sequence[_Range],
+    modules: Sequence[_Range],
+    row: Sequence[CutSegment],
+    *,
+    repeated: Collection[str],
 ) -> list[_Range]:
-    """Rule 2: modules called like the blocks that were found; the largest first."""
-    patterns = {_pattern(r.module) for r in blocks if r.module}
+    """Rule 2: modules called like the blocks that were found; the largest first.
+
+    Where nothing was found, those of a dense network that work twice (double convolutions).
+    """
+    twice = [m.module for m in modules if _work_count(row[m.first : m.after]) in {2, 3}]
+    found = [r.module for r in blocks if r.module] or [m for m in twice if m in repeated]
+    patterns = set(map(_pattern, found))
     fixed = [r for r in blocks if r.module and any(u.residual for u in row[r.first : r.after])]
     loose = [r for r in blocks if r not in fixed]
     for module in sorted(modules, key=len, reverse=True):
@@ -178,6 +199,14 @@ def _by_pattern(
             fixed.append(module)
     loose = [r for r in loose if not any(map(r.meets, fixed))]
     return sorted(fixed + loose, key=lambda r: r.first)
+
+
+def _repeated(graph: Graph) -> set[str]:
+    """Modules of a dense network (one that gives a map) whose names differ only in numbers."""
+    if graph.nodes[graph.output].layout is None:
+        return set()
+    counts = Counter(map(_pattern, graph.calls))
+    return {name for name in graph.calls if counts[_pattern(name)] > 1}
 
 
 def _pattern(name: str) -> str:
@@ -229,19 +258,32 @@ def _pools(graph: Graph, part: CutSegment) -> bool:
     return begins or part.nodes[-1].role == "global pool"
 
 
-def _with_neighbors(row: Sequence[Segment]) -> list[Segment]:
-    """Segments without weights (norms, layouts) joined to the block that they prepare."""
+def _with_neighbors(graph: Graph, row: Sequence[Segment]) -> list[Segment]:
+    """Segments without weights (norms, layouts) joined to the block that they prepare.
+
+    The insertion of class tokens is a segment of its own: the attention behind it keeps the
+    shape of what comes in.
+    """
     result: list[Segment] = []
     waiting: tuple[CutSegment, ...] = ()
     for segment in row:
         if segment.has_work:
             result.append(replace(segment, parts=waiting + segment.parts))
             waiting = ()
+        elif _off_grid(graph, segment.end) > _off_grid(graph, segment.start):
+            result.append(Segment(waiting + segment.parts, "tokens"))
+            waiting = ()
         else:
             waiting += segment.parts
     if waiting:
         result.append(Segment(waiting))
     return result
+
+
+def _off_grid(graph: Graph, node: int) -> int:
+    """The number of tokens off the grid."""
+    layout = graph.nodes[node].layout
+    return layout.num_prefix_tokens + layout.num_suffix_tokens if layout is not None else 0
 
 
 def _with_tail(graph: Graph, row: list[Segment]) -> list[Segment]:
@@ -251,10 +293,10 @@ def _with_tail(graph: Graph, row: list[Segment]) -> list[Segment]:
     numbers; nor where there is no head, as the last segment gives a feature map. Operations
     that only move the numbers of this map belong to its block.
     """
-    moved = all(node.role == "layout" for node in row[-1].nodes)
+    moved = all(node.role in {"layout", "resize"} for node in row[-1].nodes)
     if moved and len(row) > 1 and graph.nodes[row[-1].end].layout is not None:
         row = [*row[:-2], replace(row[-2], parts=row[-2].parts + row[-1].parts)]
-    if not has_head(graph, row):
+    if not has_head(graph, row) or graph.nodes[row[-1].end].layout is not None:
         return row
 
     def belongs_to_head(segment: Segment) -> bool:

@@ -24,7 +24,7 @@ from dataclasses import dataclass, replace
 
 from visprism.anatomy.blocks.cuts import CutSegment, cut_segments, readers, type_of
 from visprism.anatomy.trace.graph import Graph, Node
-from visprism.anatomy.trace.operations import SUMS, WORK
+from visprism.anatomy.trace.operations import JOINS, SUMS, WORK
 
 
 @dataclass(frozen=True)
@@ -95,6 +95,9 @@ def split_streams(graph: Graph, part: CutSegment) -> Split | None:
     most = _are_most(graph, part.nodes)
     paths, joint = _paths(graph, part, latest=False)
     if not _in_parallel(graph, part, paths, most=most):
+        if _goes_down_and_up(graph, part):
+            nested = [_with_nested(graph, path) for path in paths]
+            return list(itertools.chain.from_iterable(nested)), joint
         residual = _residual_row(graph, part)
         few = sum(path.branches for path in paths) < 2
         if residual is not None or few or not (most or _has_row(graph, part, paths)):
@@ -106,6 +109,17 @@ def split_streams(graph: Graph, part: CutSegment) -> Split | None:
     nested = [_with_nested(graph, path) for path in paths]
     paths = sorted(itertools.chain.from_iterable(nested), key=lambda path: path.end)
     return _with_streams(graph, part, paths), joint
+
+
+def _goes_down_and_up(graph: Graph, part: CutSegment) -> bool:
+    """Whether a part joins a map with one that went through a coarser grid (U-Net)."""
+    layouts = [graph.nodes[i].layout for i in (part.start, part.end)]
+    maps = [layout is not None and layout.axes == "b c h w" for layout in layouts]
+    if graph.nodes[part.end].op not in JOINS or not all(maps):
+        return False
+    sides = [min(layout.grid) for layout in layouts if layout is not None]
+    inside = [min(n.layout.grid) for n in part.nodes if n.role in WORK and n.layout is not None]
+    return 1 < min(inside, default=0) < min(sides)
 
 
 def _residual_row(graph: Graph, part: CutSegment) -> Split | None:

@@ -10,6 +10,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from visprism.anatomy.trace.operations import tensors_in
 from visprism.core.devices import copied_buffers, images_at_once
 from visprism.core.errors import InputError, shortage
 from visprism.core.preprocessing import OUTPUT
@@ -250,6 +251,18 @@ class SeveralOutputsError(InputError):
         )
 
 
+_MAIN = ("logits", "out")
+
+
+def levels_of(output: Any, model: nn.Module) -> list[Tensor]:
+    """What a model gives, where all are maps and none is the main one; else nothing."""
+    tensors = tensors_in(output)
+    named = isinstance(output, Mapping) and not output.keys().isdisjoint(_MAIN)
+    if named or hasattr(model, OUTPUT) or any(t.ndim != 4 for t in tensors):
+        return []
+    return tensors
+
+
 def _logits(output: Any, model: nn.Module) -> Tensor:
     if isinstance(output, Tensor):
         return output
@@ -268,8 +281,8 @@ def _logits(output: Any, model: nn.Module) -> Tensor:
             f"the output of {type(model).__name__} must be logits, as a tensor or "
             f"under the name 'logits', got {type(output).__name__} without a tensor"
         )
-    usual = next((key for key in ("logits", "out") if key in parts), None)
-    name = getattr(model, OUTPUT, usual)
+    stated = next((name for name in _MAIN if name in parts), None)
+    name = getattr(model, OUTPUT, stated)
     if name is not None:
         if name not in parts:
             raise InputError(f"output must be one of {', '.join(parts)}, got {name!r}")

@@ -17,6 +17,7 @@ Role = Literal[
     "token-mixing",  # a linear map, or recurrence, over positions
     "attention",  # a whole attention in one call
     "bilinear",  # a product of two tensors that both depend on the image
+    "resize",  # to a finer or coarser grid
     "pool",  # a window larger than 1
     "global pool",  # to a fixed number of positions
     "opaque",  # a module whose inside torch functions do not show
@@ -27,7 +28,9 @@ Role = Literal[
     "merge",  # a sum or concatenation of tensors that depend on the image
     "pointwise",
 ]
-WORK = frozenset({"conv", "linear", "token-mixing", "attention", "bilinear", "pool", "opaque"})
+WORK = frozenset(
+    {"conv", "linear", "token-mixing", "attention", "bilinear", "pool", "opaque", "resize"}
+)
 
 
 def plain(name: str) -> str:
@@ -94,6 +97,8 @@ def _role_of(call: Operation) -> Role:
         return "linear"
     if name in POOLS:
         return "pool" if _window(call) > 1 else "layout"
+    if name in RESIZES and call.operands[0].shape != call.made[0].shape:
+        return "resize"
     if name.startswith("adaptive_"):
         return "global pool"
     if name in RECURRENCES | TRANSFORMS:
@@ -161,7 +166,8 @@ POOLS = frozenset({
     "avg_pool1d", "avg_pool2d", "avg_pool3d", "max_pool1d", "max_pool2d", "max_pool3d",
     "lp_pool1d", "lp_pool2d", "max_pool1d_with_indices", "max_pool2d_with_indices",
 })
-WINDOWS = frozenset({"interpolate", "fold"})  # more that works on a neighborhood
+RESIZES = frozenset({"interpolate", "upsample", "grid_sample"})
+WINDOWS = frozenset({"interpolate", "upsample", "fold"})  # more that works on a neighborhood
 NORMS = frozenset({
     "batch_norm", "layer_norm", "group_norm", "instance_norm", "rms_norm", "normalize",
     "local_response_norm", "native_layer_norm",

@@ -24,6 +24,7 @@ from visprism.anatomy.trace.forward import (
     batch_size,
     copies_of,
     forward,
+    levels_of,
     output_of,
 )
 from visprism.anatomy.trace.graph import Address, Graph, Node, Span
@@ -131,7 +132,7 @@ def _after_work(call: Operation, positions_of: PositionsOf) -> TokenPositions | 
         before = positions_of(call.operands[0])
         return None if before is None else propagate_row(before, shape)
     slides = call.role in {"conv", "pool", "global pool"}
-    if slides or call.name in {"conv2d", "interpolate", "fold"}:
+    if slides or call.name in {"conv2d", "grid_sample", *vocabulary.WINDOWS}:
         pooled = call.role == "global pool" and shape[2:].numel() == 1
         if len(shape) != 4 or pooled:
             return None
@@ -258,6 +259,8 @@ class _Recorder(OperationCounter):
         node.mixes = mixes
         recurrent = call.name in RECURRENCES
         node.macs = recurrence_macs(call.operands) if recurrent else self._macs
+        if call.name == "deform_conv2d":  # which torch's counter does not know
+            node.macs = call.made[0].numel() * call.operands[1][0].numel()
         node.geometry = attention_geometry(call, positions_of, self.batch_size)
         if call.name == "softmax":
             axis = call.kwargs.get("dim", call.args[1] if len(call.args) > 1 else -1)
@@ -303,6 +306,18 @@ class _Recorder(OperationCounter):
         """The nodes that made the tensors in a nesting, each once."""
         tensors = tensors_in(value)
         return list(dict.fromkeys(self._made_by[t] for t in tensors if t in self._made_by))
+
+    def with_levels(self, output: int, levels: Sequence[Tensor], last: Tensor) -> int:
+        """The node of the output; one that joins all levels of a pyramid, if there are more."""
+        before, left = {output}, [output]
+        while left:
+            new = set(self.nodes[left.pop()].inputs) - before
+            before |= new
+            left.extend(new)
+        others = [i for i in self.nodes_of(levels) if i not in before]
+        if not others:
+            return output
+        return self._add("levels", "merge", sorted({output, *others}), [last]).index
 
     # Modules.
 
@@ -418,9 +433,18 @@ def _trace_once(
     tensors = tensors_in(images)
     recorder = _Recorder(model, batch_size(images), constant)
     recorder.add_images(tensors)
-    with torch.no_grad(), as_written(), recorder.modules(model), recorder:
+    outputs: list[list[Tensor]] = []
+    hook = model.register_forward_hook(
+        lambda module, _args, out: outputs.append(levels_of(out, module))
+    )
+    with ExitStack() as stack, torch.no_grad(), as_written():
+        stack.callback(hook.remove)
+        stack.enter_context(recorder.modules(model))
+        stack.enter_context(recorder)
         logits = output_of(model, images)
     output = next(iter(recorder.nodes_of(logits)), None)
+    if output:
+        output = recorder.with_levels(output, outputs[-1], logits)
     if output == 0:
         raise InputError(
             f"the model must have blocks, and {type(model).__name__} returns its images"
