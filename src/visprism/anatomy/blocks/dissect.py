@@ -134,7 +134,7 @@ def _stage(
     last: bool,
     resized: int,
 ) -> int:
-    """One more where the grid shrinks; where it grows that of the latest block of its size."""
+    """One more where the grid shrinks; where it grows the stage of the latest block of its size."""
     if before is None:
         return 0
     if resized < 0 and not last:
@@ -144,7 +144,7 @@ def _stage(
 
 
 def _convolves(node: Node) -> bool:
-    """Whether a node is a convolution of its own, and not one that enlarges the grid."""
+    """Whether a node is a convolution, and not one that enlarges the grid."""
     return node.role == "conv" and not node.op.startswith("conv_transpose")
 
 

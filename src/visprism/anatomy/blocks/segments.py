@@ -184,7 +184,7 @@ def _by_pattern(
 ) -> list[_Range]:
     """Rule 2: modules called like the blocks that were found; the largest first.
 
-    Where nothing was found, those of a dense network that work twice (double convolutions).
+    Where nothing was found, modules of a dense network that work twice (double convolutions).
     """
     twice = [m.module for m in modules if _work_count(row[m.first : m.after]) in {2, 3}]
     found = [r.module for r in blocks if r.module] or [m for m in twice if m in repeated]
@@ -261,7 +261,7 @@ def _pools(graph: Graph, part: CutSegment) -> bool:
 def _with_neighbors(graph: Graph, row: Sequence[Segment]) -> list[Segment]:
     """Segments without weights (norms, layouts) joined to the block that they prepare.
 
-    The insertion of class tokens is a segment of its own: the attention behind it keeps the
+    The insertion of class tokens is a separate segment: the attention behind it keeps the
     shape of what comes in.
     """
     result: list[Segment] = []
