@@ -134,7 +134,7 @@ def _stage(
     last: bool,
     resized: int,
 ) -> int:
-    """One more where the grid shrinks; where it grows the stage of the latest block of its size."""
+    """One more where the grid shrinks; where it grows, as of the latest block of its size."""
     if before is None:
         return 0
     if resized < 0 and not last:

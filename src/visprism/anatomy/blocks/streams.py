@@ -217,7 +217,7 @@ def _groups(graph: Graph, part: CutSegment) -> dict[int, list[int]]:
 
 def _is_path(graph: Graph, group: Sequence[int]) -> bool:
     """Whether the operations have work, and a tensor comes out."""
-    work = any(graph.nodes[i].role in WORK - {"resize"} for i in group)
+    work = any(graph.nodes[i].role in WORK for i in group)
     return work and graph.nodes[group[-1]].shape is not None
 
 

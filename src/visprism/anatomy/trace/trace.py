@@ -445,6 +445,9 @@ def _trace_once(
     output = next(iter(recorder.nodes_of(logits)), None)
     if output:
         output = recorder.with_levels(output, outputs[-1], logits)
+    if logits.ndim < 3:  # a block where maps are made, and a detail where they are classified
+        for node in recorder.nodes:
+            node.role = "pointwise" if node.role == "resize" else node.role
     if output == 0:
         raise InputError(
             f"the model must have blocks, and {type(model).__name__} returns its images"
