@@ -55,7 +55,9 @@ def _worker(graph: Graph, nodes: Sequence[Node], nodes_of: dict[str, set[int]]) 
             parts[part] = parts.get(part, 0) + node.macs
         most = max(parts, key=lambda part: parts[part])
         around = sum(graph.nodes[i].macs for i in nodes_of.get(shared, ()))
-        if shared and sum(parts.values()) > max(2 * parts[most], _SHARE * around):
+        if graph.calls.get(shared) and sum(parts.values()) > max(
+            2 * parts[most], _SHARE * around
+        ):
             return shared
         work = [n for n in inner if _part(n.module, shared) == most]
         shared = _shared([n.module for n in work])

@@ -239,7 +239,7 @@ def _reach(differs: Tensor, coarsest: Grid, copy: int, *, ordered: bool) -> Reac
     the one that came in, so that positions before the changed one are known.
     """
     grid = differs.shape[0], differs.shape[1]
-    own = [1 if a == b else -(-a // b) + 1 for a, b in zip(grid, coarsest, strict=True)]
+    own = [1 if ordered else -(-a // b) + 1 for a, b in zip(grid, coarsest, strict=True)]
     sides = [int(differs.any(axis).sum()) for axis in (1, 0)]
     if sides[0] <= own[0] and sides[1] <= own[1]:
         return "none" if sides[0] else "unknown"
