@@ -116,3 +116,13 @@ def test_its_checkpoints_have_curves(tmp_path, network, loader, images):
     (nll,) = [curve for curve in curves if curve.quantity == "NLL"]
     assert nll.step.tolist() == [2, 4, 6, 8]
     assert len(set(nll.value.tolist())) == 4
+
+
+def test_an_alarm_ends_the_training(network, loader, monitor):
+    monitor.on_alarm = "stop"
+    with torch.no_grad():
+        network.head.bias.fill_(float("nan"))
+    callback = MonitorCallback(monitor)
+    fitted(Classifier(network), loader, [callback])
+    assert [(alarm.step, alarm.code) for alarm in monitor.alarms] == [(1, "VP207")]
+    assert callback._step == 1

@@ -257,7 +257,9 @@ class Monitor:
         numbers: Mapping[str, Any],
     ) -> list[Alarm]:
         """The new alarms of losses and weights. Losses on a GPU are read every 20 updates."""
-        self._losses += [(step, v) for n, v in numbers.items() if n.split("/")[-1] in _LOSSES]
+        named = [n for n in numbers if n.rpartition("/")[2] in _LOSSES]
+        if named:  # one of several, which may have other scales
+            self._losses.append((step, numbers["loss" if "loss" in named else named[0]]))
         on_cpu = not any(
             isinstance(x, Tensor) and x.device.type != "cpu" for _, x in self._losses
         )
