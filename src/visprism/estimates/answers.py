@@ -65,6 +65,7 @@ class Answer:
     measure: str = ""  # the quantity without the subject; "" where it does not name the subject
     reading: str = ""  # what the number means, in words: "low-pass"
     variant: str = ""  # end of the quantity that is not another measure, such as an objective
+    outcome: str = "accuracy"  # what the task of the model calls it
     id: str = ""  # of the quantity, whatever it is called: "variances.variance"
     comparison: Comparison = "paired"  # how the interval of a difference is made
     by_unit: np.ndarray | None = field(

@@ -246,9 +246,13 @@ def _plain(reading: str) -> str:
 def _label(question: Question, row: Row) -> str:
     if question.topic == "cost":
         return f"{row.quantity} ({row.unit})" if row.unit else row.quantity
-    named = next(iter(row.cells.values())).id.startswith(question.of)
+    first = next(iter(row.cells.values()))
+    named = first.id.startswith(question.of)
     measure = row.measure.partition(",")[0]  # the rest says where, and of what
     label = question.label if named else f"{question.topic}: {measure}"
+    label = row.quantity if label == "performance" else label
+    if question.of_labels:
+        label = label.replace("accuracy", first.outcome)
     return f"{label} ({row.unit_text})" if row.unit else label
 
 

@@ -163,6 +163,7 @@ def manifest(study: StudyRecord) -> dict[str, str]:
         "Training of the models": _training_text(study),
         "Data": _data_text(origin),
         "Data, notes": _notes_text(study.header.get("data notes", {})),
+        "Task": origin.task,
         "Split": origin.split,
         "Images": f"{offered(study)}, in a random order, stratified by class",
         "Unreadable images left out": f"{len(unreadable)}: {', '.join(unreadable)}"

@@ -355,7 +355,13 @@ class Result:
         )
         words = self.in_words
         return tuple(
-            replace(a, quantity=words(a.quantity), measure=words(a.measure), unit=words(a.unit))
+            replace(
+                a,
+                quantity=words(a.quantity),
+                measure=words(a.measure),
+                unit=words(a.unit),
+                outcome=words(a.outcome),
+            )
             for a in answers
         )
 
