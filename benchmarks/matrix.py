@@ -51,7 +51,7 @@ def cells() -> Iterator[Cell]:
         variables = ONE_THREAD | {"OTHER_KERNELS": salt}
         yield Cell(f"other rounding {salt}", variables, ("-p", "other_kernels"))
     for version in PYTHONS:
-        python = shutil.which(f"python{version}")
+        python = shutil.which(f"python{version}") or ""
         for packages in PACKAGES if python else ():
             yield Cell(f"Python {version}, {packages}", ONE_THREAD, (), python, packages)
     yield Cell("random order", ONE_THREAD, ("-p", "randomly"), sys.executable)
@@ -116,7 +116,7 @@ def main() -> int:
         rows = [r for r in rows if r["cell"] != cell.name] + [row]
         RESULTS.write_text(json.dumps(rows, indent=1) + "\n")
         counts = f"{row['passed']:5} passed {row['failed']:3} failed {row['seconds']:5} s"
-        print("\n    ".join([f"{cell.name:28} {counts}", *row["failures"]]))
+        print(f"{cell.name:28} {counts}", row["failures"])
     return int(code != 0)
 
 
