@@ -6,6 +6,7 @@ receptive field, given by kernels and strides, shows which it could use.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from hashlib import blake2b
 from typing import Any, Literal
 
 import numpy as np
@@ -235,14 +236,19 @@ def _weights(
     run: kit.Run,
     position: tuple[int, int] | None = None,
 ) -> Iterator[tuple[kit.Block, Tensor]]:
-    """The weight of each pixel (B, H, W) for each block in turn, by default for its center."""
+    """The weight of each pixel (B, H, W) for each block in turn, by default for its center.
+
+    Each image has its own signs, which follow from its pixels: the interval over images covers
+    their draw, and neither batch size nor number of processes changes them.
+    """
+    pixels = forward.pixels(images).detach().float().cpu().contiguous()
+    digests = [blake2b(image.numpy().tobytes(), digest_size=8).hexdigest() for image in pixels]
 
     def signed_sum(x: Tensor) -> Tensor:
         """One position with random signs, of all images together: they do not mix."""
         row, column = position or (x.shape[2] // 2, x.shape[3] // 2)
-        signs = torch.randint(
-            2, (x.shape[1],), generator=kit.stream(run.seed, "signs", x.shape[1])
-        )
+        streams = [kit.stream(run.seed, "signs", x.shape[1], digest) for digest in digests]
+        signs = torch.stack([torch.randint(2, (x.shape[1],), generator=s) for s in streams])
         return (x[:, :, row, column] * (2 * signs - 1).to(x)).sum()
 
     with torch.enable_grad():
