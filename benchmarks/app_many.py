@@ -122,6 +122,25 @@ async def measured(address: str, number: int, process: int) -> dict[str, Any]:
     }
 
 
+def scans(number: int, source: Path) -> dict[str, float]:
+    """Seconds of CPU of the first scan of so many studies, and of a later one."""
+    from visprism.app.listing import Listing
+    from visprism.app.settings import Settings
+
+    with TemporaryDirectory() as folder:
+        for i in range(number):
+            copy = Path(folder) / f"study-{i:03d}"
+            copy.mkdir()
+            shutil.copy(source / "study.json", copy)
+        listing = Listing(Settings(Path(folder)))
+        seconds = []
+        for _ in range(2):
+            begin = time.process_time()
+            listing._scanned()
+            seconds.append(time.process_time() - begin)
+    return {"studies": number, "first": seconds[0], "later": seconds[1]}
+
+
 def run(number: int, source: Path) -> dict[str, Any]:
     """A server with this number of studies."""
     with TemporaryDirectory() as folder:
@@ -139,21 +158,25 @@ def run(number: int, source: Path) -> dict[str, Any]:
 def main() -> None:
     """Measure, and print a table."""
     parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--scans", action="store_true", help="only the scans of folders")
     parser.add_argument("--write", action="store_true", help="write results/app_many.json")
     arguments = parser.parse_args()
     with TemporaryDirectory() as folder:
         source = Path(folder) / "source"
         words = [*EXAMINE.split(), "--analyses", ANALYSES, "--quiet", f"--out={source}"]
         subprocess.run([sys.executable, "-m", "visprism", *words], check=True)
-        rows = [run(number, source) for number in NUMBERS]
-    content = {
-        "runs": rows,
+        content = json.loads(RESULTS.read_text("utf-8")) if arguments.scans else {}
+        content["scans"] = [scans(number, source) for number in NUMBERS]
+        if not arguments.scans:
+            content["runs"] = [run(number, source) for number in NUMBERS]
+    of_machine = {
         "clients": CLIENTS,
         "created": datetime.now(UTC).date().isoformat(),
         "cores": os.cpu_count(),
         "load_average_of_the_machine": os.getloadavg()[0],
         "platform": platform.platform(),
     }
+    content |= {} if arguments.scans else of_machine
     print(json.dumps(content, indent=1))
     if arguments.write:
         RESULTS.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
