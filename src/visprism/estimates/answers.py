@@ -72,6 +72,10 @@ class Answer:
         default=None, repr=False, compare=False
     )  # see `Estimated`
 
+    def __post_init__(self) -> None:
+        if not self.id:  # made by hand
+            object.__setattr__(self, "id", f"{self.question}: {self.quantity}")
+
     def __str__(self) -> str:
         """The number, which is named if it is a selected maximum.
 

@@ -247,7 +247,7 @@ def _label(question: Question, row: Row) -> str:
     if question.topic == "cost":
         return f"{row.quantity} ({row.unit})" if row.unit else row.quantity
     first = next(iter(row.cells.values()))
-    named = first.id.startswith(question.of)
+    named = question.of in ("", first.id.partition(".")[0])
     measure = row.measure.partition(",")[0]  # the rest says where, and of what
     label = question.label if named else f"{question.topic}: {measure}"
     label = row.quantity if label == "performance" else label

@@ -175,6 +175,7 @@ class Row:
     images: Mapping[str, int] = field(default_factory=dict)  # by model: how many were measured
     missing: Mapping[str, str] = field(default_factory=dict)  # by model: why it has no answer
     anchor: str = ""  # of the section of a page with the results
+    id: str = ""  # `Answer.id` of its answers
 
     @property
     def measure(self) -> str:
@@ -311,7 +312,7 @@ def comparison_rows(
         same: pairs of names of the same network.
     """
     rows = []
-    for measured in _by_id(results, undefined=False).values():
+    for key, measured in _by_id(results, undefined=False).items():
         cells = {name: answer for name, (answer, _) in measured.items()}
         first = next(iter(cells.values()))
         differences = {}
@@ -328,6 +329,7 @@ def comparison_rows(
                 cells,
                 adjusted(differences),
                 images,
+                id=key,
             )
         )
     rows += _joint_rows(compared)
@@ -342,8 +344,7 @@ def _by_id(
     for model, of_model in results.items():
         for answer, result in answers_of(of_model):
             if undefined or not isnan(answer.value):
-                key = answer.id or f"{answer.question}: {answer.quantity}"
-                by_id.setdefault(key, {})[model] = answer, result.provenance
+                by_id.setdefault(answer.id, {})[model] = answer, result.provenance
     return by_id
 
 
@@ -381,7 +382,7 @@ def _difference(pair: Sequence[AnswerAndOrigin], *, same: bool) -> Difference | 
 
 def _joint_rows(compared: Mapping[Pair, Sequence[Result]]) -> list[Row]:
     rows = []
-    for measured in _by_id(compared, undefined=True).values():
+    for key, measured in _by_id(compared, undefined=True).items():
         answer = next(answer for answer, _ in measured.values())
         differences = {
             pair: Difference(
@@ -392,8 +393,8 @@ def _joint_rows(compared: Mapping[Pair, Sequence[Result]]) -> list[Row]:
         images = {
             name: origin.images for pair, (_, origin) in measured.items() for name in pair
         }
-        differences = adjusted(differences)
-        rows.append(Row(answer.question, answer.quantity, answer.unit, {}, differences, images))
+        row = Row(answer.question, answer.quantity, answer.unit, {}, adjusted(differences))
+        rows.append(replace(row, images=images, id=key))
     return rows
 
 

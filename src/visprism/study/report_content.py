@@ -190,10 +190,9 @@ def _placed(study: StudyRecord, chapters: Sequence[Chapter]) -> list[Row]:
     """The table, with the sections of its numbers and why models have none."""
     chapter_of = {chapter.analysis.name: chapter for chapter in chapters}
     origins = {
-        (answer.question, answer.quantity): (entry.analysis, type(result))
-        # The first one that answers a question decides.
-        for entry in reversed(study.entries)
-        for answer, result in reversed(answers_of(entry.results))
+        answer.id: (entry.analysis, type(result))
+        for entry in study.entries
+        for answer, result in answers_of(entry.results)
     }
     failures = {(f.model, f.analysis): f.reason for f in study.failures}
     reasons = {
@@ -210,7 +209,7 @@ def _placed(study: StudyRecord, chapters: Sequence[Chapter]) -> list[Row]:
             missing = {m: "not measured" for m in study.models if m not in row.cells}
             rows.append(replace(row, missing=missing, anchor="manifest"))
             continue
-        analysis, kind = origins[row.question, row.quantity]
+        analysis, kind = origins[row.id]
         of_labels = question_of(row.question).of_labels
         random = study.header.get("untrained", ()) if of_labels else ()
         missing = {
