@@ -13,6 +13,7 @@ from visprism.core.preprocessing import OUTPUT, Preprocessing
 from visprism.core.run import Run
 from visprism.core.tasks import (
     CLASSIFICATION,
+    TASKS,
     Classification,
     Multilabel,
     Regression,
@@ -107,6 +108,9 @@ def _outputs(
 def _recognized(anatomy: Anatomy, outputs: Tensor, targets: Tensor) -> Task:
     problem = getattr(getattr(anatomy.model, "config", None), "problem_type", None)
     sigmoid = outputs.ndim == 2 and _last_operation(anatomy) == "sigmoid"
+    stated = getattr(anatomy.model, "task", None)
+    if isinstance(stated, str) and stated in TASKS:
+        return TASKS[stated](why="as the model states")
     if problem in _PROBLEMS:
         kind, why = _PROBLEMS[problem], "problem_type of the model"
     elif sigmoid:

@@ -60,6 +60,8 @@ def load_model(text: str, *, pretrained: bool | None = None, seed: int = 0) -> L
         if not isinstance(pretrained, bool):
             raise InputError(f"pretrained must be True or False, got {pretrained!r}")
     output, classes = arguments.pop("output", None), arguments.pop("classes", None)
+    if named.source == "hf" and classes is not None and "template" in arguments:
+        return _with_text_head(named, arguments, Path(str(classes)), pretrained)
     named = replace(named, arguments=arguments)
     spec = with_pretrained_weights(named, pretrained=pretrained is True)
     published = spec.source in _PUBLISHED if pretrained is None else pretrained
@@ -97,10 +99,29 @@ def load_model(text: str, *, pretrained: bool | None = None, seed: int = 0) -> L
     )
 
 
+def _with_text_head(
+    named: ModelSpec, arguments: dict[str, Any], classes: Path, pretrained: bool | None
+) -> LoadedModel:
+    """CLIP or SigLIP with the names in a file as classes; see `text_heads`."""
+    from visprism.models.text_heads import text_classifier
+
+    template = str(arguments.pop("template"))
+    spec = replace(named, arguments=arguments)
+    _, preprocessing, words = SOURCES["hf"](spec, pretrained=pretrained is not False)
+    names = read_class_names(classes)
+    model = text_classifier(
+        str(Path(spec.name).expanduser()), names, template, pretrained=pretrained is not False
+    )
+    trained = words != RANDOM
+    return LoadedModel(model, preprocessing, named.text, named.label, trained=trained)
+
+
 def check_model(text: str) -> None:
     """Raise if there is no such model or weights, without building it; see `check_listed`."""
     spec = with_pretrained_weights(ModelSpec.parse(text), pretrained=False)
-    arguments = {k: v for k, v in spec.arguments.items() if k not in ("output", "classes")}
+    arguments = {
+        k: v for k, v in spec.arguments.items() if k not in ("output", "classes", "template")
+    }
     check_listed(replace(spec, arguments=arguments))
 
 
