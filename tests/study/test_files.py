@@ -5,6 +5,7 @@ import time
 from contextlib import suppress
 from dataclasses import replace
 from hashlib import blake2b
+from statistics import median
 from xml.etree import ElementTree
 
 import numpy as np
@@ -82,10 +83,12 @@ def test_an_index_that_is_damaged_or_none_is_one_sentence(study, tmp_path):
 def test_the_page_has_the_speed_of_a_model_on_this_machine(net, loader, tmp_path):
     study = examine({"a": net()}, loader, analyses="variance", out=tmp_path)
     speed = Study.load(tmp_path).header["speed"]["a"]
-    assert 0 < speed["latency"] < 10
-    assert speed["throughput"] > 0
+    assert all(0 < seconds < 10 for seconds in speed["latency"])
+    assert min(speed["throughput"]) > 0
     study.to_html(tmp_path / "x.html")
-    assert f"{1e3 * speed['latency']:.3g} ms for one image" in (tmp_path / "x.html").read_text()
+    middle, low, high = (1e3 * of(speed["latency"]) for of in (median, min, max))
+    text = f"{middle:.3g} ({low:.3g} to {high:.3g}) ms for one image"
+    assert text in (tmp_path / "x.html").read_text()
 
 
 def test_files_that_somebody_else_put_beside_the_figures_stay(net, loader, tmp_path):
