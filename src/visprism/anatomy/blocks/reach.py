@@ -183,7 +183,7 @@ def _place(grid: Grid, copy: int) -> int:
 
 def _with_change(x: Tensor, layout: Layout) -> Tensor:
     """A tensor with another position changed in each image."""
-    x = x.clone(memory_format=torch.contiguous_format)
+    x = x.detach().clone(memory_format=torch.contiguous_format)
     tokens = layout.tokens(x)  # a view
     size = 3 * float(x.detach().std()) or 1.0
     pattern = size * torch.linspace(1, 40, tokens.shape[-1], device=x.device).sin().to(x.dtype)
