@@ -28,6 +28,7 @@ STUB = Path(visprism.__file__).with_suffix(".pyi")
 _STUDY = " MODEL ... --data DATA --out DIR"
 _ARGUMENTS = {
     "demo": "",
+    "look": " IMAGE MODEL ...",
     "view": " [STUDY ...]",
     "merge": " STUDY ... --out DIR",
     "evolve": " RUN ... --data DATA --out DIR",

@@ -14,6 +14,8 @@ from visprism.study.events import Started as Started
 from visprism.study.events import Stopped as Stopped
 from visprism.study.evolve import evolve as evolve
 from visprism.study.monitor import Monitor as Monitor
+from visprism.one_image.look import Look as Look
+from visprism.one_image.look import look as look
 from visprism.training.vitals import Alarm as Alarm
 from visprism.training.vitals import TrainingStoppedError as TrainingStoppedError
 from visprism.core.request import DataOptions as DataOptions

@@ -29,13 +29,14 @@ from starlette.types import ASGIApp
 from visprism.app.forms import PRESETS, catalog
 from visprism.app.guard import HOSTS, Guard, read_body, read_json
 from visprism.app.library import Library
-from visprism.app.live.panels import PANELS
+from visprism.app.live.panels import PANELS, looked_at
 from visprism.app.live.pool import Pool
 from visprism.app.renderer import Renderer, stored_page
 from visprism.app.settings import Settings
 from visprism.app.uploads import store_checkpoint, store_image
 from visprism.core.errors import InputError, OutputError, printable, shortage
 from visprism.core.files import is_of_user
+from visprism.one_image.page import script_hash
 from visprism.report.page import script_hashes, style_sheet, templates
 
 _REQUEST_SECONDS = 15.0  # for the body of a request that is no upload
@@ -87,6 +88,7 @@ class Server:
         routes = [
             Route("/", self.home),
             Route("/live", self.live),
+            Route("/look", self.look),
             Route("/compare", self.compare),
             Route("/study/{name}", self.study),
             Route("/study/{name}/report", self.report),
@@ -126,6 +128,19 @@ class Server:
     async def live(self, request: Request) -> Response:
         """The live panels."""
         return _page("live.html", root=".")
+
+    async def look(self, request: Request) -> Response:
+        """One page on what models do with one image, as `visprism look` makes it."""
+        try:
+            asked = json.loads(request.query_params.get("request", "{}"))
+            subjects, index = list(asked["subjects"]), asked["image"]
+        except (ValueError, KeyError, TypeError) as error:
+            raise InputError("request must be JSON with subjects and an image") from error
+        page = partial(looked_at, self.pool, subjects, index)
+        loop = asyncio.get_running_loop()
+        html = await loop.run_in_executor(self._live, page)
+        headers = {"content-security-policy": _REPORT_POLICY.format(script_hash())}
+        return HTMLResponse(html, headers=headers)
 
     async def study(self, request: Request) -> Response:
         """One study: its progress and its report."""

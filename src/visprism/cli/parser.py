@@ -18,7 +18,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any, Literal
 
-from visprism.cli import catalog, harmonize, studies, study, system, train
+from visprism.cli import catalog, harmonize, look, studies, study, system, train
 from visprism.cli.arguments import MEASURED, REQUIRED, Command, add_arguments, argument
 from visprism.cli.output import Parser, flags_of
 from visprism.cli.study_file import first_file, words_of
@@ -52,6 +52,7 @@ _BEFORE: dict[str, Any] = {
     "merge": studies.Merge,
     "report": studies.Report,
     "demo": studies.Demo,
+    "look": look.Look,
     "view": system.View,
     "evolve": studies.Evolve,
 }

@@ -139,8 +139,8 @@ class StudyCommand(Output, Extent):
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Measuring(StudyCommand, Images, StudyOptions):
-    """A command that measures models on images."""
+class Models:
+    """Which models, each by its own name or by a label."""
 
     models: tuple[str, ...] = argument(
         REQUIRED,
@@ -170,6 +170,11 @@ class _Measuring(StudyCommand, Images, StudyOptions):
                 f"{', '.join(self.labels or named)}"
             )
         return named
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Measuring(StudyCommand, Images, StudyOptions, Models):
+    """A command that measures models on images."""
 
     def examined(
         self,

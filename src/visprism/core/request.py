@@ -77,8 +77,8 @@ class Computation(OnDevice):
 
 
 @dataclass(frozen=True, kw_only=True)
-class DataOptions(Sized):
-    """How images are chosen and read; the same for every model of a study."""
+class Reading(Sized):
+    """How images are read."""
 
     heading = "images"
 
@@ -87,27 +87,11 @@ class DataOptions(Sized):
         "split to measure on, such as train, val or test (default: test, or all images)",
         "NAME",
     )
-    limit: int | None = argument(
-        None,
-        "maximum number of images, a stratified sample; analyses of one forward pass measure "
-        "all of them at any effort (default: as the effort states)",
-        minimum=1,
-        form=True,
-    )
-    batch_size: int | None = argument(
-        None,
-        "images per forward pass (default: 16; selected by image size for passes that return "
-        "logits only)",
-        minimum=1,
-    )
     task: Any = argument(
         None,
         "what outputs and targets mean: classification, multilabel, regression, segmentation, "
         "retrieval or a registered task (default: as the model or the targets state)",
         "NAME",
-    )
-    skip_bad: bool = argument(
-        False, "leave out images that cannot be read (default: refuse them)"
     )
     normalization: Literal["stated", "imagenet", "cifar10", "cifar100", "half", "none"] = (
         argument(
@@ -123,6 +107,28 @@ class DataOptions(Sized):
     )
     std: tuple[float, ...] | None = argument(
         None, "standard deviation of each channel (default: see normalization)", "R,G,B"
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class DataOptions(Reading):
+    """How images are chosen and read; the same for every model of a study."""
+
+    limit: int | None = argument(
+        None,
+        "maximum number of images, a stratified sample; analyses of one forward pass measure "
+        "all of them at any effort (default: as the effort states)",
+        minimum=1,
+        form=True,
+    )
+    batch_size: int | None = argument(
+        None,
+        "images per forward pass (default: 16; selected by image size for passes that return "
+        "logits only)",
+        minimum=1,
+    )
+    skip_bad: bool = argument(
+        False, "leave out images that cannot be read (default: refuse them)"
     )
 
     def __post_init__(self) -> None:

@@ -5,7 +5,7 @@ then computes only what follows it: of n equal blocks n / 2 forward passes in al
 holds the tensors of one batch at all cuts.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from functools import partial
 
@@ -49,25 +49,47 @@ def ablated_outcomes(
         images: Images, _targets: Int64[Tensor, " b"], _indices: range
     ) -> Iterator[Float[Tensor, "b k"]]:
         nonlocal partial
-        with run.compute.autocast():
-            if partial is None:
-                trial = part_of(images, 0, _TRIAL_IMAGES)
-                partial = can_start_at(anatomy, trial, [a.cut for a in ablations])
-            cuts = {a.cut for a in ablations if a.cut in partial}
-            recording = cache_cuts(anatomy, images, cuts) if cuts else None
-            logits = forward(anatomy.model, images) if recording is None else recording.logits
-        yield logits.float()
-        for ablated in ablations:
-            with run.compute.autocast():
-                if recording is not None and ablated.cut in cuts:
-                    logits = ablated.from_cut(anatomy, images, recording)
-                else:
-                    logits = ablated.full_pass(anatomy, images)
-            yield logits
+        if partial is None:
+            partial = partial_cuts(anatomy, images, ablations, run)
+        yield from ablated_logits(anatomy, images, ablations, partial, run)
 
     with torch.no_grad(), run.compute.borrow(anatomy.model):
         paired, origin = paired_outcomes(batches, passes, len(ablations), label=label, run=run)
     return paired, partial or set(), origin
+
+
+def partial_cuts(
+    anatomy: Anatomy, images: Images, ablations: Sequence[Ablation], run: Run
+) -> set[int]:
+    """The cuts of ablations at which a forward pass can start, tried on the first images."""
+    with run.compute.autocast():
+        trial = part_of(images, 0, _TRIAL_IMAGES)
+        return can_start_at(anatomy, trial, [a.cut for a in ablations])
+
+
+def ablated_logits(
+    anatomy: Anatomy,
+    images: Images,
+    ablations: Sequence[Ablation],
+    partial: Collection[int],
+    run: Run,
+) -> Iterator[Float[Tensor, "b k"]]:
+    """The logits of the model, and then with each ablation, each computed when asked for.
+
+    Passes start at the cuts in `partial`; see `partial_cuts`.
+    """
+    cuts = {a.cut for a in ablations if a.cut in partial}
+    with run.compute.autocast():
+        recording = cache_cuts(anatomy, images, cuts) if cuts else None
+        logits = forward(anatomy.model, images) if recording is None else recording.logits
+    yield logits.float()
+    for ablated in ablations:
+        with run.compute.autocast():
+            if recording is not None and ablated.cut in cuts:
+                logits = ablated.from_cut(anatomy, images, recording)
+            else:
+                logits = ablated.full_pass(anatomy, images)
+        yield logits
 
 
 def replacements(

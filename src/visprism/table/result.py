@@ -442,7 +442,7 @@ class Result:
 
 def declare_types() -> None:
     """Import what declares types of results: the analyses and plug-ins, which are above."""
-    homes = "analyses", "harmonize.replacement_search", "training.history"
+    homes = "analyses", "harmonize.replacement_search", "training.history", "one_image"
     for home in homes:
         import_all(f"visprism.{home}")
     load_plugins()

@@ -143,15 +143,8 @@ def attention_maps(
         blocks: names of blocks; all that have attention by default.
         run: device, precision and provenance.
     """
-    images = single_image(anatomy, images, run)
-    chosen = _chosen(anatomy, blocks)
-    with run.compute.borrow(anatomy.model):
-        read = class_tokens(anatomy, images) if query == "class" and chosen else None
-        with torch.no_grad(), run.compute.autocast(), attend(
-            anatomy, lambda w: _of_query(w.attention, w.values[0].float(), query, read),
-            only=chosen,
-        ) as maps:  # fmt: skip
-            forward.forward(anatomy.model, images)
+    several = maps_of_queries(anatomy, images, [query], blocks=blocks, run=run)
+    maps = {name: of_query[0] for name, of_query in several.items()}
     places = [np.indices(map_.shape).reshape(3, -1) for map_ in maps.values()]
     head, row, column = np.concatenate(places, axis=1)
     return QueryWeights(
@@ -163,6 +156,38 @@ def attention_maps(
         query=query if isinstance(query, str) else ",".join(map(str, query)),
         provenance=provenance_of(anatomy, run),
     )
+
+
+def maps_of_queries(
+    anatomy: kit.Anatomy,
+    images: forward.Images,
+    queries: Sequence[Query],
+    *,
+    blocks: Iterable[str] | None = None,
+    run: kit.Run = kit.DEFAULT_RUN,
+) -> dict[str, Float[np.ndarray, "queries heads rows columns"]]:
+    """The weights of several queries of one image, by attention; see `attention_maps`.
+
+    Costs one forward pass; with the query "class" another one, and a backward pass of the head.
+    """
+    images = single_image(anatomy, images, run)
+    chosen = _chosen(anatomy, blocks)
+    with run.compute.borrow(anatomy.model):
+        read = class_tokens(anatomy, images) if "class" in queries and chosen else None
+
+        def of_queries(
+            w: kit.Weights,
+        ) -> Float[np.ndarray, "queries heads rows columns"]:
+            values = w.values[0].float()
+            return np.stack([_of_query(w.attention, values, query, read) for query in queries])
+
+        with (
+            torch.no_grad(),
+            run.compute.autocast(),
+            attend(anatomy, of_queries, only=chosen) as maps,
+        ):
+            forward.forward(anatomy.model, images)
+    return dict(maps)
 
 
 def _chosen(anatomy: kit.Anatomy, blocks: Iterable[str] | None) -> tuple[kit.Attention, ...]:

@@ -246,9 +246,12 @@ def with_gradient(
 
 
 def gradient_maps(
-    anatomy: kit.Anatomy, blocks: Sequence[kit.Block], images: Float[Tensor, "b c h w"]
+    anatomy: kit.Anatomy,
+    blocks: Sequence[kit.Block],
+    images: Float[Tensor, "b c h w"],
+    of_class: Int64[Tensor, " b"] | None = None,
 ) -> tuple[Int64[Tensor, " b"], Maps]:
-    """The predicted classes, and both maps of each block on its grid.
+    """The classes, by default the predicted ones, and both maps of each block on its grid.
 
     A gradient is orthogonal to what only a LayerNorm reads, such as the patch tokens before
     the last attention: a map that is 0 up to rounding is 0.
@@ -258,7 +261,7 @@ def gradient_maps(
     maps: Maps = {}
     target = torch.empty(0, dtype=torch.long)
     for block in blocks:
-        target, a, g = _gradient(anatomy, block, images)
+        target, a, g = _gradient(anatomy, block, images, of_class)
         product = g * a
         total = product.sum(1)
         largest, magnitude = (
@@ -270,9 +273,12 @@ def gradient_maps(
 
 
 def _gradient(
-    anatomy: kit.Anatomy, block: kit.Block, images: Float[Tensor, "b c h w"]
+    anatomy: kit.Anatomy,
+    block: kit.Block,
+    images: Float[Tensor, "b c h w"],
+    of_class: Int64[Tensor, " b"] | None = None,
 ) -> tuple[Int64[Tensor, " b"], Float[Tensor, "b d y x"], Float[Tensor, "b d y x"]]:
-    """The predicted classes, the feature map of a block, and the gradient of their logits.
+    """The classes, the feature map of a block, and the gradient of the classes' logits.
 
     One block in each pass: the output is exchanged for a copy, in place where the model works
     in place, and a gradient that passes through such an output could not be computed.
@@ -285,7 +291,7 @@ def _gradient(
 
     with torch.enable_grad(), intercept(anatomy, reads={}, changes={block.end: exchange}):
         logits = forward.forward(anatomy.model, images)
-        target = logits.argmax(1)
+        target = logits.argmax(1) if of_class is None else of_class
         score = logits.gather(1, target[:, None]).sum()
         if not torch.isfinite(score):
             raise kit.InputError(

@@ -194,18 +194,29 @@ def principal_scores(
     cubes: it depends neither on the order of patches nor on a rotation of the channels.
     """
     rows = tokens - tokens.mean(0)
-    values, vectors = np.linalg.eigh(rows.T @ rows)
+    few = len(rows) < rows.shape[1]  # scores are eigenvectors of the smaller Gram matrix
+    values, vectors = np.linalg.eigh(rows @ rows.T if few else rows.T @ rows)
     number = min(_COMPONENTS, len(values))
+    leading = vectors[:, ::-1][:, :number]
     scores = np.zeros((len(rows), _COMPONENTS))
-    scores[:, :number] = rows @ vectors[:, ::-1][:, :number]
+    lengths = np.sqrt(values[::-1][:number].clip(0))
+    scores[:, :number] = leading * lengths if few else rows @ leading
     total = max(values.sum(), np.finfo(float).tiny)
     scores *= np.where((scores**3).sum(0) < 0, -1, 1)
     return scores, float(values[::-1][:number].sum() / total)
 
 
+def scale_of(
+    scores: Float[np.ndarray, "n k"],
+) -> tuple[Float[np.ndarray, " k"], Float[np.ndarray, " k"]]:
+    """The 1% and the 99% percentile of scores, which become 0 and 1."""
+    low, high = np.percentile(scores, _PERCENTILES, axis=0)
+    return low, high
+
+
 def scaled(scores: Float[np.ndarray, "n k"]) -> Float[np.ndarray, "n k"]:
     """Scores from 0 at their 1% to 1 at their 99% percentile; 0.5 if all are equal."""
-    low, high = np.percentile(scores, _PERCENTILES, axis=0)
+    low, high = scale_of(scores)
     spread = high - low
     values = (scores - low) / np.where(spread > 0, spread, 1)
     return np.where(spread > 0, values.clip(0, 1), 0.5)

@@ -21,10 +21,11 @@ from typing import Literal
 import numpy as np
 import torch
 from jaxtyping import Bool, Float, Int
+from torch import Tensor
 
 from visprism import kit
 from visprism.anatomy.run.cached_forward import cache_cuts, can_start_at, forward_from_cut
-from visprism.anatomy.trace.forward import forward
+from visprism.anatomy.trace.forward import Images, forward
 from visprism.estimates.estimated import mean, proportion
 from visprism.passes.batches import Batch, blocks_on_grid, in_order, labeled
 from visprism.passes.pooled import PooledFeatures, pooled_features, unit
@@ -292,23 +293,35 @@ def lens_predictions(
         batches: (images, targets).
         run: device, precision and progress.
     """
-    blocks = lens_blocks(anatomy)
-    last = blocks[-1].end
     parts: list[dict[kit.Block, np.ndarray]] = []
     with run.compute.borrow(anatomy.model), torch.no_grad(), run.compute.autocast():
         for batch in run.track_share(batches, "logit lens"):
             images, _ = labeled(batch, run.compute)
-            if not parts and last not in can_start_at(anatomy, images, [last]):
-                raise kit.InputError(
-                    f"the head of {type(anatomy.model).__name__} must run on its own for the "
-                    f"logit lens, but does not give the same logits from {blocks[-1].name!r}"
-                )
-            recording = cache_cuts(anatomy, images, [block.end for block in blocks])
-            classes = {}
-            for block in blocks:
-                value = recording.values[block.end]
-                with forward_from_cut(anatomy, recording, last, value):
-                    classes[block] = forward(anatomy.model, images).argmax(1).cpu().numpy()
-            parts.append(classes)
+            logits = lens_logits(anatomy, images, check=not parts)
+            parts.append({b: x.argmax(1).cpu().numpy() for b, x in logits.items()})
     every = in_order(parts)
-    return {b: np.concatenate([part[b] for part in every]) for b in blocks}
+    return {b: np.concatenate([part[b] for part in every]) for b in every[0]}
+
+
+@torch.no_grad()
+def lens_logits(
+    anatomy: kit.Anatomy, images: Images, *, check: bool = True
+) -> dict[kit.Block, Float[Tensor, "b k"]]:
+    """The logits that the model's head gives from the output of each of `lens_blocks`.
+
+    Costs a forward pass, a pass of the head for each block, and another pass to `check` that
+    the head gives the model's logits from the last block.
+    """
+    blocks = lens_blocks(anatomy)
+    last = blocks[-1].end
+    if check and last not in can_start_at(anatomy, images, [last]):
+        raise kit.InputError(
+            f"the head of {type(anatomy.model).__name__} must run on its own for the "
+            f"logit lens, but does not give the same logits from {blocks[-1].name!r}"
+        )
+    recording = cache_cuts(anatomy, images, [block.end for block in blocks])
+    logits = {}
+    for block in blocks:
+        with forward_from_cut(anatomy, recording, last, recording.values[block.end]):
+            logits[block] = forward(anatomy.model, images)
+    return logits

@@ -25,13 +25,15 @@ from visprism.analyses.predictions.frequency_noise import white_noise
 from visprism.anatomy.blocks.attention import attentions
 from visprism.anatomy.run.ablations import combine_ablations
 from visprism.anatomy.trace.token_grids import OFF_GRID
-from visprism.app.live.pool import Specimen
+from visprism.app.live.pool import Pool, Specimen
 from visprism.core.errors import InputError
 from visprism.core.options import Option, OptionInfo
 from visprism.images.corruptions.corrupt import CORRUPTIONS, corrupt
 from visprism.kit.needs import Needs
 from visprism.loss.directions import gaussian
 from visprism.loss.points import displaced_weights
+from visprism.one_image.inside import look_inside
+from visprism.one_image.look import Look, title_of
 from visprism.passes.features import observations
 
 Values = Mapping[str, Any]
@@ -39,6 +41,7 @@ Panel = Callable[[Specimen, Values], dict[str, Any]]
 PANELS: dict[str, Panel] = {}
 
 _TOP = 5
+_MOST_SUBJECTS = 2  # that the page of live panels loads
 
 
 def panel(function: Panel) -> Panel:
@@ -169,6 +172,20 @@ def images(specimen: Specimen, values: Values) -> dict[str, Any]:
         "pictures": [picture(one) for one in pixels],
         "predictions": predictions(specimen, logits, indices),
     }
+
+
+def looked_at(pool: Pool, subjects: Sequence[Values], index: Any) -> str:
+    """The page of `visprism look` on an image of the first model's data."""
+    if not 1 <= len(subjects) <= _MOST_SUBJECTS:
+        raise InputError(f"subjects must be 1 to {_MOST_SUBJECTS}, got {len(subjects)}")
+    models = {}
+    for values in subjects:
+        specimen = pool.specimen(values)
+        specimen.pixels(indices_of({"images": [index]}))  # checks the index
+        name = specimen.subject.name
+        name = f"{name} (2)" if name in models else name
+        models[name] = look_inside(specimen.subject, index)
+    return Look(title_of(list(models)), [models], {}).html()
 
 
 @panel

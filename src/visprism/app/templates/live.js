@@ -297,6 +297,9 @@ for (const section of all("#panels section")) {
 find("#class-query").addEventListener("click", () => { setQuery(state.query === "class" ? "patch" : "class"); update("attention"); });
 
 // Images and models.
+find("#look").addEventListener("click", ({ currentTarget }) => {
+  currentTarget.href = `look?request=${encodeURIComponent(JSON.stringify({ subjects: sides.map((side) => side.subject), image: state.images[0] }))}`;
+});
 const SECTIONS = Object.keys(views);
 const choose = (index) => {
   const chosen = state.images.includes(index) ? state.images.filter((other) => other !== index) : [...state.images, index].slice(-4);

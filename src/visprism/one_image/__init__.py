@@ -1,0 +1,1 @@
+"""Look: one page that shows what networks do with one image."""
