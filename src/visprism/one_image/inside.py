@@ -215,7 +215,10 @@ def look_inside(
     with run.compute.borrow(subject.model), as_written():
         logits = _features(inside, images, channels, run)
         _attention(inside, images, run)
-        if reason := subject.without_classes():
+        reason = subject.without_classes()
+        if reason is None and not subject.task.single_class:
+            reason = f"the task is {subject.task.name}"
+        if reason:
             inside.notes.append(f"No class scores: {reason}.")
             return inside
         inside.probabilities = _softmax(logits)
