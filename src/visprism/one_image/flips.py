@@ -66,10 +66,10 @@ def changes_of(pixels: Float[Tensor, "1 c h w"], gradient: Tensor | None) -> lis
     def shift(k: int) -> int:
         return max(1, round(k * _SHIFT * width))
 
-    def moved(x: Pixels, k: int) -> Pixels:
+    def shifted(x: Pixels, k: int) -> Pixels:
         return torch.cat([translated(x, shift(k)), translated(x, -shift(k))])
 
-    def turned(x: Pixels, k: int) -> Pixels:
+    def both_rotations(x: Pixels, k: int) -> Pixels:
         return torch.cat([rotated(x, k * _DEGREES), rotated(x, -k * _DEGREES)])
 
     def sigma(k: int) -> float:
@@ -81,8 +81,8 @@ def changes_of(pixels: Float[Tensor, "1 c h w"], gradient: Tensor | None) -> lis
         return x + ball.project(ball.steepest_step(gradient), x)
 
     changes = [
-        Change("rotation", "{}°", lambda k: k * _DEGREES, turned),
-        Change("shift", "{} pixels", shift, moved),
+        Change("rotation", "{}°", lambda k: k * _DEGREES, both_rotations),
+        Change("shift", "{} pixels", shift, shifted),
         Change("blur", "sigma {} pixels", sigma, lambda x, k: gaussian(x, sigma(k))),
     ]
     if pixels.shape[1] == 3:

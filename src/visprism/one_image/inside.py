@@ -354,7 +354,7 @@ def places(grid: tuple[int, int]) -> list[tuple[int, int]]:
 def similarity(x: Float[Tensor, "c h w"]) -> Float[np.ndarray, "positions h w"]:
     """Cosine similarity of the features of some positions to all, without their mean.
 
-    Of a large map every k-th position is kept.
+    A large map keeps every k-th position.
     """
     step = -(-max(x.shape[1:]) // _SIMILAR)
     units = functional.normalize(x - x.mean((1, 2), keepdim=True), dim=0)
