@@ -27,8 +27,8 @@ def forward(model: nn.Module, images: Images) -> Tensor:
     (as Hugging Face models have), or takes any and names none (as wrappers do), and as one
     argument otherwise. If an output has several tensors, it is the one that the model's
     attribute ``visprism_output`` names, by key or number; else ``logits`` or ``out``, else the
-    only one with two axes, and the last of feature maps of different shapes, as backbones give
-    one for each stage.
+    only one with two axes, and the last of feature maps in a list or of different shapes, as
+    backbones give one for each stage.
     Nothing else is guessed. It lies where the images lie, also of a model that ends on another
     device. The model is given a copy of the images, which it may change.
     """
@@ -289,6 +289,7 @@ def _logits(output: Any, model: nn.Module) -> Tensor:
         return parts[name]
     tensors = [t for t in parts.values() if t.ndim == 2] or list(parts.values())
     stages = len({t.shape[1:] for t in tensors}) == len(tensors)  # no two are alike
+    stages = stages or isinstance(output, list) or all("." in name for name in parts)
     if len(tensors) == 1 or (stages and all(t.ndim == 4 for t in tensors)):
         return tensors[-1]
     if hasattr(model, "head_dist"):
