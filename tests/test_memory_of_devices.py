@@ -63,10 +63,12 @@ def vit():
 OF_ATTENTION = {"attention", "attention-maps", "position-embeddings"}
 IN_HALVES = {
     "calibration", "corruptions", "distribution-shift", "fourier-sensitivity",
-    "frequency-noise", "shape-bias", "stability", "trajectory",
+    "frequency-noise", "performance", "shape-bias", "stability", "trajectory",
 }  # fmt: skip
 FOLLOWED = {"ablation", "fourier", "hessian", "landscape"}  # what the sentence says
-WITHOUT_BATCHES = {"anatomy", "attention-maps", "patch-filters", "position-embeddings"}
+WITHOUT_BATCHES = {
+    "anatomy", "attention-maps", "feature-maps", "patch-filters", "position-embeddings",
+}  # fmt: skip
 
 
 @pytest.mark.usefixtures("draws_of_python")

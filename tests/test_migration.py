@@ -67,7 +67,8 @@ def test_a_call_in_the_tables_runs(names, call):
     assert eval(call.replace("PATH", str(names["path"])), dict(names)) is not None
 
 
-def test_the_tables_are_those_of_the_measurement():
+def test_the_tables_are_those_of_the_measurement(monkeypatch):
+    monkeypatch.syspath_prepend(PROJECT / "benchmarks")
     ways = json.loads((PROJECT / "benchmarks/results/migration.json").read_text())["ways"]
     script = runpy.run_path(str(PROJECT / "benchmarks" / "migration.py"))
     assert script["with_tables"](TEXT, ways) == TEXT

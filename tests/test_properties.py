@@ -23,6 +23,7 @@ from visprism.core.errors import InputError
 from visprism.core.files import read_fields, write_text, yaml_text
 from visprism.core.options import Option, options_of
 from visprism.models.spec import ModelSpec
+from visprism.study.request import StudyRequest
 from visprism.study.store import read_index
 from visprism.study.study_file import write_study_file
 
@@ -142,8 +143,10 @@ def test_a_study_file_says_on_the_command_line_what_was_written(
     folder = tmp_path_factory.getbasetemp() / "file"
     folder.mkdir(exist_ok=True)
     models = {label: f"resnet{20 + 12 * i}" for i, label in enumerate(labels)}
-    write_study_file(folder, {"models": models, "data": "shapes", "out": ".", **values})
-    command, _ = parse(["examine", str(folder / "study.yaml")])
+    request = StudyRequest(models, "shapes", out=folder, **values)
+    chosen = [vp.ANALYSES[name]() for name in values["analyses"]]
+    write_study_file(folder, request, chosen, vp.Run(seed=values["seed"]))
+    command, _ = parse(["examine", str(folder / "study.yaml"), "--out", str(folder)])
     assert command.labeled() == models
     for name, value in values.items():
         stated = tuple(value) if isinstance(value, list) else value

@@ -13,7 +13,7 @@ from visprism.cli import main
 TINY = "--data shapes --limit 4 --batch-size 4 --out OUT"
 SPARSITY = f"sparsity resnet20 {TINY}"
 EXAMINE = f"examine resnet20 {TINY}"
-TRAIN = "train quick --model resnet20 --data shapes --limit 40 --epochs 1 --out OUT"
+TRAIN = "train quick --model resnet20 --data shapes --limit 128 --epochs 1 --out OUT"
 HARMONIZE = "harmonize resnet20 --out OUT"
 ON = "sparsity resnet20 --out OUT --data"
 MODULE = """

@@ -71,6 +71,8 @@ def test_it_has_the_paired_difference_of_every_answer_over_images():
     forms = set()
     for row in study.table():
         a, b = (row.cells[name] for name in models)
+        if a.by_unit is None:  # costs of the machine, not numbers of images
+            continue
         values = b.by_unit - a.by_unit
         expected = np.array([values.mean(), *mean_interval(values)])
         difference = row.difference
