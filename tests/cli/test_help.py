@@ -21,7 +21,7 @@ def without_plugins(monkeypatch):
 def test_every_argument_has_a_help_text_with_its_default(name):
     actions = command_parser(name)._actions
     flags = {flag for action in actions for flag in action.option_strings}
-    assert "--json" in flags or name in ("completion", "view")  # which print no table
+    assert "--json" in flags or name in ("completion", "look", "view")  # which print no table
     for action in actions:
         if isinstance(action, argparse._HelpAction):
             continue

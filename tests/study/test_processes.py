@@ -8,6 +8,7 @@ import numpy as np
 from forks import forked, forks
 
 from visprism import Study
+from visprism.estimates.questions import question_of
 
 PROGRAM = Path(__file__).with_name("small_study.py")
 
@@ -28,7 +29,8 @@ def kill_after(seconds, folder):
 def content(study):
     """Its results in their order, bit for bit."""
     entries = [(e.models, e.analysis, e.results) for e in study.entries]
-    return entries, repr(study.table())  # NaN is not equal to itself
+    rows = [row for row in study.table() if question_of(row.question).topic != "cost"]
+    return entries, repr(rows)  # NaN is not equal to itself; no two runs share timings
 
 
 def test_a_study_that_was_killed_resumes_to_the_same_results(tmp_path):

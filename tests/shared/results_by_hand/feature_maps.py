@@ -14,6 +14,7 @@ from results_by_hand.base import (
 from visprism.estimates.estimated import Estimated
 from visprism.results import (
     BranchGains,
+    ChannelMaps,
     Costs,
     FieldSizes,
     HighFrequency,
@@ -127,6 +128,18 @@ def patch_components():
         third=np.where(image == 0, 0.2, np.nan),
         explained=np.where(block == 0, 0.9, 0.6),
         background_threshold=0.5,
+        provenance=PROVENANCE,
+    )
+
+
+def channel_maps():
+    block, channel, row, column = np.indices((2, 2, 3, 4)).reshape(4, -1)
+    return ChannelMaps(
+        **{name: values[[0, 4]][block] for name, values in BLOCKS.items()},
+        channel=channel,
+        row=row,
+        column=column,
+        activation=(block + 1.0) * (row - column) + channel,
         provenance=PROVENANCE,
     )
 
