@@ -17,6 +17,7 @@ REASONS = {
     "Loss increase": "distances of models with different parameters are not comparable",
     "Trace of the Hessian": "over random vectors, which are not pairs",
     "temperature": "a parameter that is fitted to each model on its own",
+    "lowest accuracy of a class": "a selected minimum of each model",
     "debiased ECE after temperature scaling": "of each model at its own temperature",
 }
 OPTIONS = {

@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from visprism.study.study import Study
 
 SHIPPED = {"ResNet-20": "resnet20.shapes", "ViT-Pico": "vit_pico_patch4_32.shapes"}
-_DEMO_IMAGES = 256
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -178,7 +177,6 @@ class Demo(StudyCommand, Seeded):
             SHIPPED,
             "shapes",
             **stated(self, Extent),
-            limit=_DEMO_IMAGES,
             batch_size=32,
             out=self.out,
             run=replace(run, deadline=deadline),

@@ -25,6 +25,7 @@ class Question:
     all_measures: bool = False  # a model is better only if no measure says otherwise
     first_part: bool = False  # of a model is enough at a glance
     with_number: bool = False  # the words at a glance stand with their number
+    with_subject: bool = False  # the label says of what, such as the size of an attack
     better: Literal["", "higher", "lower"] = ""  # as an estimate states; "": a line of words
 
     def __str__(self) -> str:
@@ -52,6 +53,12 @@ LIKELIHOOD = Question(
     better="lower",
 )
 PERFORMANCE = Question("How well does the model do its task?", "accuracy", "performance")
+WORST_CLASS = Question(
+    "Which class has the lowest accuracy?",
+    "accuracy",
+    "class with the lowest accuracy (%)",
+    first_part=True,
+)
 
 CALIBRATION = Question(
     "Is the model calibrated?",
@@ -59,6 +66,11 @@ CALIBRATION = Question(
     "calibration error",
     "The calibration error of {worse} is {difference} points larger than {better}'s.",
     of="calibration",
+)
+SCALED = Question(
+    "How well is the model calibrated after temperature scaling?",
+    "calibration",
+    "calibration error after temperature scaling (%)",
 )
 CONFIDENCE = Question("Is the model over- or underconfident?", "calibration", "confidence")
 TEMPERATURE = Question(
@@ -88,6 +100,7 @@ ADVERSARIAL = Question(
     "robustness",
     "accuracy under attack",
     "Attacks leave {better} {difference} points more accuracy than {worse}.",
+    with_subject=True,
 )
 NOISE_FREQUENCY = Question(
     "Is the model more sensitive to high- or to low-frequency noise?", "robustness"

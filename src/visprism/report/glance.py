@@ -253,7 +253,14 @@ def _label(question: Question, row: Row) -> str:
     label = row.quantity if label == "performance" else label
     if question.of_labels:
         label = label.replace("accuracy", first.outcome)
+    if question.with_subject and first.subject:
+        label = f"{label}, {first.subject}"
     return f"{label} ({row.unit_text})" if row.unit else label
+
+
+def _digits(number: float) -> str:
+    """Three digits, without an exponent for thousands: ``1,770``."""
+    return f"{float(f'{number:.3g}'):,.0f}" if 1000 <= abs(number) < 1e7 else f"{number:.3g}"
 
 
 def short_text(answer: Answer) -> str:
@@ -270,7 +277,7 @@ def short_text(answer: Answer) -> str:
     value, low, high = answer.scaled
     half = (high - low) / 2
     if answer.over == ROUNDS:
-        return f"{value:.3g} ({low:.3g} to {high:.3g})"
+        return f"{_digits(value)} ({_digits(low)} to {_digits(high)})"
     if not isfinite(half) or half <= 0:
         return f"{value:.3g}"
     digits = max(0, 1 - floor(log10(half)))

@@ -28,6 +28,7 @@ from visprism.study.plan import (
     duration,
     number_of_images,
     ordered_steps,
+    predictions_only,
     reason_to_skip,
 )
 from visprism.study.record import (
@@ -160,14 +161,17 @@ class Examination:
                 self.store.header["speed"] = speeds_in_turn(timed, seconds, self.run)
             except BaseException as error:
                 self._raise_or_go_on(error)
-        planned = []
+        planned, predicted = [], set()
         for step in steps:
             names = {name for a in step.analyses for name in self.applicable[a.name]}
             missing = {name: self._missing(step, name) for name in self._names if name in names}
-            seconds = {
-                s.name: speeds[s.name].seconds(missing[s.name], s)
-                for s in self._of(missing, step.images)
-            }
+            subjects = self._of(missing, step.images)
+            seconds = {s.name: speeds[s.name].seconds(missing[s.name], s) for s in subjects}
+            for s in subjects:
+                if missing[s.name] and all(predictions_only(a, s) for a in missing[s.name]):
+                    if (s.name, step.images) in predicted:
+                        seconds[s.name] = 0.0
+                    predicted.add((s.name, step.images))
             comparing = [
                 analysis.comparison_cost(s).seconds(step.images, speeds[s.name].forward)
                 for analysis in step.analyses

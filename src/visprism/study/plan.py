@@ -20,7 +20,7 @@ from visprism.core.processes import gather
 from visprism.core.run import Run
 from visprism.kit.analysis import Analysis, FeatureAnalysis
 from visprism.kit.model_on_images import Subject, inputs_of
-from visprism.kit.needs import WORK
+from visprism.kit.needs import WORK, Cost, Needs
 from visprism.passes.batches import on_device
 
 _ONE_PASS = 2.0  # at most, with what is computed of the pass
@@ -108,6 +108,11 @@ def one_pass(analysis: Analysis, subject: Subject) -> bool:
     cost = analysis.cost(subject)
     single = cost.passes <= _ONE_PASS and not cost.seconds_per_image
     return single and analysis.images.full is None
+
+
+def predictions_only(analysis: Analysis, subject: Subject) -> bool:
+    """Whether an analysis costs the predictions of the images, which are computed once."""
+    return Needs.OUTPUTS in analysis.needs and analysis.cost(subject) == Cost(per_image=1)
 
 
 def number_of_images(

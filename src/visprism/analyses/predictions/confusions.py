@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from typing import Any, ClassVar
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -26,12 +27,16 @@ class ClassAccuracy(kit.Result):
     to be higher on new images.
     """
 
+    row_names: ClassVar[tuple[str, ...]] = ("target",)
+
     target: kit.Texts = kit.column("Class", "", "name or number of the class")
     images: np.ndarray = kit.column("Images", "", "of the class")
     accuracy: kit.Estimated = kit.estimate(
         "Accuracy",
-        "",
+        "%",
         "fraction of these images that are classified correctly; Wilson's interval",
+        asks="Which class has the lowest accuracy?",
+        comparison="none",  # selected minima of different classes
     )
 
     def sentences(self) -> Iterator[str | kit.Finding]:
@@ -42,6 +47,19 @@ class ClassAccuracy(kit.Result):
                 f"{text_of(self.accuracy[0], '.1%')} of "
                 f"{images_text(int(self.images[0]), self.provenance.split)}"
             )
+
+    def answered(self, name: str) -> np.ndarray:
+        """The class with the lowest accuracy, the first row."""
+        return np.arange(min(len(self), 1))
+
+    def reading(self, name: str, row: int) -> dict[str, Any]:
+        """The selection, and the class that has the lowest accuracy."""
+        return {
+            "quantity": "lowest accuracy of a class",
+            "measure": "",
+            "selected": len(self),
+            "subject": str(self.target[row]),
+        }
 
 
 @kit.result("confusions", "Confusion matrix")

@@ -55,8 +55,7 @@ class TemperatureScaling(kit.Result):
     debiased_after: kit.Number = kit.estimate(
         "debiased ECE after temperature scaling",
         "%",
-        asks="Is the model calibrated?",
-        better="lower",
+        asks="How well is the model calibrated after temperature scaling?",
         comparison="none",
         default=nan,
     )
