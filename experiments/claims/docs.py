@@ -11,8 +11,11 @@ rules. It is evidence without verdict.
 import argparse
 import json
 import re
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
+
+import numpy as np
 
 import visprism as vp
 from experiments.claims.effects import RATIO, ClaimEffects
@@ -22,7 +25,7 @@ from experiments.claims.hypotheses import PRIMARY, SECONDARY, rise
 from experiments.claims.measure import key
 from experiments.claims.networks import SCALES, scale_of
 from experiments.claims.report import effects_of, markdown_table
-from experiments.claims.verdicts import estimate
+from experiments.claims.verdicts import NOT_RUN, PRELIMINARY, estimate, unstable
 
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "claims.md"
@@ -106,14 +109,25 @@ def beside_photographs(table: str) -> str:
     """The table with a column about two networks that are trained on photographs."""
     stored = json.loads((RESULTS.parent / "real_networks.json").read_text())["claims"]
     stored = {row: re.sub(r"(?<!\w)-", _MINUS, text) for row, text in stored.items()}
+    return with_column(table, "one network trained on photographs [95% over images]", stored)
+
+
+def with_column(table: str, title: str, texts: Mapping[str, str]) -> str:
+    """The table with a column at its end, by row."""
     head, rule, *rows = table.splitlines()
-    return "\n".join(
-        [
-            f"{head} one network trained on photographs [95% over images] |",
-            f"{rule} --- |",
-            *(f"{row} {stored.get(row.split()[1], '')} |" for row in rows),
-        ]
+    cells = (f"{row} {texts.get(row.split()[1], '')} |" for row in rows)
+    return "\n".join([f"{head} {title} |", f"{rule} --- |", *cells])
+
+
+def across_scales() -> dict[str, str]:
+    """Rows whose effects at scales small and medium disagree."""
+    small, medium = (RawNumbers.load(RESULTS / f"{name}.json") for name in ("small", "medium"))
+    disagree = (
+        row
+        for row, h in PRIMARY.items()
+        if unstable(small.tested(h).weakest()[0], medium.tested(h).weakest()[0])
     )
+    return dict.fromkeys(disagree, "not stable across scales")
 
 
 def write(raw: RawNumbers) -> None:
@@ -128,11 +142,14 @@ def write(raw: RawNumbers) -> None:
     text = PAGE.read_text(encoding="utf-8")
     primary = effects.verdict[effects.comparison == "primary"]
     seeds = len(SCALES[raw.scale].seeds)
+    decided = int((~np.isin(primary, (NOT_RUN, PRELIMINARY))).sum())
     status = (
-        f"{len(raw.runs)} networks are trained and measured; {(primary != 'not run').sum()} of "
+        f"{len(raw.runs)} networks are trained and measured; {decided} of "
         f"{len(primary)} rows have the {seeds} seeds that the rules ask for."
     )
-    verdicts = markdown_table(effects, "primary")
+    verdicts = with_column(
+        markdown_table(effects, "primary"), "small and medium", across_scales()
+    )
     for name, content in {
         f"status{suffix}": status,
         f"verdicts{suffix}": verdicts if suffix else beside_photographs(verdicts),

@@ -12,6 +12,7 @@ import visprism as vp
 _GRAY = "#6b6b6b"
 PRIMARY, EQUAL_FIT, SECONDARY = "primary", "equal training NLL", "secondary"
 RATIO, POINTS = "ratio", "points"
+AFTER_ADJUSTMENT = " after adjustment"  # "can't tell", but the unadjusted interval excludes 0
 
 
 def _resolved(value: float, low: float, high: float) -> str:
@@ -46,7 +47,12 @@ class ClaimEffects(vp.Result):
     low: np.ndarray = vp.column("Low", "", "lower end of the interval over seeds")
     high: np.ndarray = vp.column("High", "", "upper end of the interval over seeds")
     confidence: np.ndarray = vp.column("Confidence", "", "of the interval")
+    plain_low: np.ndarray = vp.column("Low, 95%", "", "lower end without adjustment")
+    plain_high: np.ndarray = vp.column("High, 95%", "", "upper end without adjustment")
     seeds: np.ndarray = vp.column("Seeds", "", "trained seeds of each network")
+    seeds_of_claim: np.ndarray = vp.column(
+        "Seeds of claim", "", "seeds whose effect is on the side of the claim"
+    )
     margin: np.ndarray = vp.column(
         "Margin", "", "smallest effect that matters; 0: none declared"
     )
@@ -56,6 +62,11 @@ class ClaimEffects(vp.Result):
         "",
         "power of 80% for an effect of the margin; 0: decided, -1: over 1,000",
     )
+    seeds_needed_observed: np.ndarray = vp.column(
+        "Seeds needed, observed",
+        "",
+        "power of 80% for an effect as large as the observed one; 0: decided, -1: over 1,000",
+    )
     note: vp.Texts = vp.column("Note", "", "such as a different verdict at equal training NLL")
     networks: vp.Texts = vp.column("Networks", "", "test accuracy and training NLL of each")
     scale: str = vp.scalar("Scale", "", "of networks and training", default="")
@@ -64,6 +75,14 @@ class ClaimEffects(vp.Result):
         """The effect with its interval: ``-12% [-15, -9]`` or ``+0.31 nats [0.2, 0.4]``."""
         effect, low, high = (float(v[row]) for v in (self.effect, self.low, self.high))
         return self.text_of(effect, low, high, str(self.unit[row]))
+
+    def plain_text(self, row: int) -> str:
+        """The unadjusted 95% interval: ``[-15, -9]``; empty without one."""
+        effect, low, high = (
+            float(v[row]) for v in (self.effect, self.plain_low, self.plain_high)
+        )
+        text = self.text_of(effect, low, high, str(self.unit[row]))
+        return text[text.index("[") :] if "[" in text else ""
 
     @classmethod
     def text_of(cls, effect: float, low: float, high: float, unit: str) -> str:
@@ -121,6 +140,7 @@ _COLORS = {
     "opposite at this scale": "#b8412c",
     "no effect beyond the margin": "#0072B2",
     "can't tell": _GRAY,
+    "preliminary": "#a9a9a9",
 }
 _HOLLOW = "at equal training fit"
 _LINEAR = 2.0  # margins, beyond which the axis is logarithmic
@@ -139,7 +159,8 @@ def _(result: ClaimEffects, ax: Axes) -> Axes:
     ax.axvspan(-1, 1, color="#EDEDED", linewidth=0, zorder=0)
     ax.axvline(0, color=_GRAY, linewidth=0.8, zorder=1)
     for i in np.flatnonzero(np.isin(result.comparison, (PRIMARY, EQUAL_FIT))).tolist():
-        equal, verdict = result.comparison[i] == EQUAL_FIT, str(result.verdict[i])
+        equal = result.comparison[i] == EQUAL_FIT
+        verdict = str(result.verdict[i]).removesuffix(AFTER_ADJUSTMENT)
         y = rows.index(result.row[i]) + 0.28 * equal
         if verdict not in _COLORS:
             if not equal:
@@ -153,14 +174,16 @@ def _(result: ClaimEffects, ax: Axes) -> Axes:
         ax.plot([scale * v for v in result.narrow(i)], [y, y], color=color, linewidth=thick)
         fill = "white" if equal else color
         ax.plot(effect, y, "o", color=color, markerfacecolor=fill, markersize=4, zorder=3)
-    marks = [Line2D([], [], color=c, marker="o", markersize=4) for c in _COLORS.values()]
+    found = {str(v).removesuffix(AFTER_ADJUSTMENT) for v in result.verdict}
+    shown = {verdict: color for verdict, color in _COLORS.items() if verdict in found}
+    marks = [Line2D([], [], color=c, marker="o", markersize=4) for c in shown.values()]
     hollow = bool(np.isin(result.verdict[result.comparison == EQUAL_FIT], list(_COLORS)).any())
     if hollow:
         marks.append(
             Line2D([], [], color=_GRAY, marker="o", markersize=4, markerfacecolor="white")
         )
-    names = [*_COLORS, *[_HOLLOW] * hollow]
-    ax.legend(marks, names, loc="lower right", bbox_to_anchor=(1, 1), ncols=len(names))
+    names = [*shown, *[_HOLLOW] * hollow]
+    ax.legend(marks, names, loc="lower right", bbox_to_anchor=(1, 1), ncols=max(1, len(names)))
     labels = zip(rows, result.words[first].tolist(), strict=True)
     ax.set_yticks(range(len(rows)), [f"{words}  {row}" for row, words in labels])
     ax.set_ylim(len(rows) - 0.4, -0.6)

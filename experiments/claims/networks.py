@@ -32,7 +32,6 @@ class Scale:
     # Seeds 0 to 2 of the small scale were trained before the rules of decision were written.
     seeds: Sequence[int] = range(3, 8)
     fewest_seeds: int = 5  # for a verdict
-    holm: bool = True  # whether verdicts are adjusted for the number of primary hypotheses
     test_images: int | None = None  # of accuracy and calibration; None: all
     images: int = (
         512  # test images of feature maps and robustness; training images of curvature
@@ -95,9 +94,7 @@ MEDIUM = replace(
     models={name: _SMALL_MODELS[name] for name in ("cnn", "vit", "alternet")},
     recipe=SMALL.recipe.replace(epochs=40),
     subset=1.0,
-    seeds=range(3),
-    fewest_seeds=3,
-    holm=False,
+    seeds=range(5),
 )
 PAPER = Scale(
     "paper",

@@ -17,8 +17,10 @@ from experiments.claims.hypotheses import PRIMARY, WARM_UP, Hypothesis, secondar
 from experiments.claims.networks import scale_of
 from experiments.claims.statements import STATEMENTS
 from experiments.claims.verdicts import (
+    CANT_TELL,
     NO_EFFECT,
     NOT_RUN,
+    PRELIMINARY,
     Decision,
     decide,
     decide_all,
@@ -31,13 +33,11 @@ def effects_of(raw: RawNumbers) -> ClaimEffects:
     scale = raw.networks
     primary = {row: h for row, h in PRIMARY.items() if h.testable(scale)}
     family = {row: raw.tested(h) for row, h in primary.items()}
-    decided = decide_all(
-        family, fewest_seeds=scale.fewest_seeds, holm=len(PRIMARY) if scale.holm else 0
-    )
+    decided = decide_all(family, fewest_seeds=scale.fewest_seeds, holm=len(family))
     rows = []
     for row, h in primary.items():
         decision, note = decided[row], ""
-        equal, sign = None, 1
+        equal, effects, sign = None, np.array([]), 1
         if h.equal_fit:
             effects, sign = raw.tested(h, at_equal_fit=True).weakest()
             equal = decide(
@@ -48,19 +48,21 @@ def effects_of(raw: RawNumbers) -> ClaimEffects:
                 fewest_seeds=scale.fewest_seeds,
             )
             both = {equal.verdict, decision.verdict}
-            if len(both) == 2 and NOT_RUN not in both:
+            if len(both) == 2 and not both & {NOT_RUN, PRELIMINARY}:
                 note = f"at equal training NLL: {equal.verdict}"
-        if decision.verdict == NOT_RUN:
+        if decision.verdict in (NOT_RUN, PRELIMINARY):
             missing = _missing(raw, h)
             other = "the networks have none" if _measured(raw, h) else "not measured"
             note = f"needs {missing} more networks" if missing else other
-        rows.append(_row(raw, h, results.PRIMARY, decision, family[row].weakest()[1], note))
+        seeds, side = family[row].weakest()
+        rows.append(_row(raw, h, results.PRIMARY, decision, seeds, side, note))
         if equal is not None:
-            rows.append(_row(raw, h, results.EQUAL_FIT, equal, sign, ""))
+            rows.append(_row(raw, h, results.EQUAL_FIT, equal, effects, sign, ""))
     for h in secondary_of(primary.values(), scale):
         effects, sign = raw.tested(h).weakest()
         if len(effects):
-            rows.append(_row(raw, h, results.SECONDARY, estimate(effects), sign, ""))
+            d = estimate(effects)
+            rows.append(_row(raw, h, results.SECONDARY, d, effects, sign, ""))
     columns = {name: np.array([row[name] for row in rows]) for name in rows[0]}
     origin = msgspec.convert({**raw.origin, "data": raw.data}, vp.Provenance)
     return ClaimEffects(**columns, scale=raw.scale, provenance=origin)
@@ -82,10 +84,19 @@ def _measured(raw: RawNumbers, h: Hypothesis) -> bool:
 
 
 def _row(
-    raw: RawNumbers, h: Hypothesis, comparison: str, d: Decision, sign: int, note: str
+    raw: RawNumbers,
+    h: Hypothesis,
+    comparison: str,
+    d: Decision,
+    effects: np.ndarray,
+    sign: int,
+    note: str,
 ) -> dict[str, object]:
-    """A row of the effects. Effects of too few seeds are not stated."""
-    verdict = "" if comparison == results.SECONDARY else d.verdict
+    """A row of the effects. Effects of too few seeds for an interval are not stated."""
+    verdict = "" if comparison == results.SECONDARY else str(d.verdict)
+    plain = estimate(effects)
+    if verdict == CANT_TELL and (plain.low > 0 or plain.high < 0):
+        verdict += results.AFTER_ADJUSTMENT
     stated = d if verdict != NOT_RUN else Decision(nan, nan, nan, d.seeds)
     if d.below_margin and verdict.startswith(("reproduced", "opposite")):
         note = "; ".join(filter(None, ["smaller than the margin", note]))
@@ -101,16 +112,30 @@ def _row(
         "low": stated.low,
         "high": stated.high,
         "confidence": stated.confidence if isfinite(stated.low) else nan,
+        "plain_low": plain.low if stated is d else nan,
+        "plain_high": plain.high if stated is d else nan,
         "seeds": d.seeds,
+        "seeds_of_claim": int((sign * effects > 0).sum()),
         "margin": h.margin,
         "verdict": verdict,
         "seeds_needed": d.seeds_needed,
+        "seeds_needed_observed": d.seeds_needed_observed,
         "note": note,
         "networks": "; ".join(raw.fits(h)),
     }
 
 
-HEADER = ("row", "hypothesis", "effect [interval]", "seeds", "margin", "verdict", "networks")
+HEADER = (
+    "row",
+    "hypothesis",
+    "effect [interval]",
+    "unadjusted 95% interval",
+    "seeds on the side of the claim",
+    "margin",
+    "verdict",
+    "seeds for 80% power: observed effect; margin",
+    "networks",
+)
 
 
 def table(effects: ClaimEffects, comparison: str) -> list[tuple[str, ...]]:
@@ -118,8 +143,6 @@ def table(effects: ClaimEffects, comparison: str) -> list[tuple[str, ...]]:
     lines: list[tuple[str, ...]] = []
     for i in np.flatnonzero(effects.comparison == comparison).tolist():
         verdict = str(effects.verdict[i])
-        if needed := int(effects.seeds_needed[i]):
-            verdict += f" ({needed if needed > 0 else 'over 1,000'} seeds for 80% power)"
         if verdict == NO_EFFECT:
             verdict += f" (90%: {effects.narrow_text(i)})"
         if effects.note[i]:
@@ -131,13 +154,22 @@ def table(effects: ClaimEffects, comparison: str) -> list[tuple[str, ...]]:
                 str(effects.row[i]),
                 f"{effects.quantity[i]}: {effects.hypothesis[i]}",
                 effects.effect_text(i) + level,
-                str(effects.seeds[i]),
+                effects.plain_text(i),
+                f"{effects.seeds_of_claim[i]}/{effects.seeds[i]}",
                 effects.margin_text(margin, effects.unit[i]) if margin else "",
                 verdict,
+                _power_text(effects.seeds_needed_observed[i], effects.seeds_needed[i]),
                 str(effects.networks[i]),
             )
         )
     return lines
+
+
+def _power_text(observed: int, margin: int) -> str:
+    """Numbers of seeds; empty where a row is decided."""
+    if not margin:
+        return ""
+    return "; ".join(str(n) if n > 0 else "over 1,000" for n in (observed, margin))
 
 
 def markdown_table(effects: ClaimEffects, comparison: str) -> str:

@@ -1,6 +1,7 @@
 """Verdicts: rules of protocol P16, written on 2026-11-25, before the runs that they decide.
 
-Effects are paired by seed. A primary hypothesis has one of four verdicts, or is not run.
+Effects are paired by seed. A primary hypothesis has one of four verdicts, is preliminary with
+fewer seeds than the rules ask for, or is not run. The rules are the same at every scale (P17).
 """
 
 from bisect import bisect_left
@@ -17,12 +18,14 @@ Verdict = Literal[
     "opposite at this scale",
     "no effect beyond the margin",
     "can't tell",
+    "preliminary",
     "not run",
 ]
 REPRODUCED: Verdict = "reproduced at this scale"
 OPPOSITE: Verdict = "opposite at this scale"
 NO_EFFECT: Verdict = "no effect beyond the margin"
 CANT_TELL: Verdict = "can't tell"
+PRELIMINARY: Verdict = "preliminary"
 NOT_RUN: Verdict = "not run"
 FEWEST_SEEDS = 5
 MOST_SEEDS = 1000  # beyond which the search for a sufficient number of seeds ends
@@ -43,6 +46,7 @@ class Decision:
     # Seeds for a power of 80% for a true effect of the margin; 0: not needed, -1: more
     # than 1,000 or no spread.
     seeds_needed: int = 0
+    seeds_needed_observed: int = 0  # the same, for a true effect as large as the observed one
     below_margin: bool = False  # whether the 90% interval lies within the margin
 
 
@@ -82,7 +86,8 @@ def decide(
         margin: smallest effect that matters.
         sign: of an effect on the side of the claim.
         confidence: of the interval; 0.95 for a single hypothesis, see `decide_all`.
-        fewest_seeds: below which the hypothesis is not run.
+        fewest_seeds: below which there is no verdict: the 95% interval of two or more seeds is
+            preliminary.
 
     Source: Schuirmann (1987), A comparison of the two one-sided tests procedure and the power
     approach for assessing the equivalence of average bioavailability.
@@ -91,22 +96,45 @@ def decide(
         >>> decide([-0.5, -0.6, -0.4, -0.5, -0.55], margin=0.1, sign=-1).verdict
         'reproduced at this scale'
     """
+    if len(effects) < fewest_seeds:
+        few = estimate(effects)
+        return replace(few, verdict=PRELIMINARY) if isfinite(few.low) else few
     estimated = estimate(effects, confidence)
-    if estimated.seeds < fewest_seeds:
-        return estimated
     if not isfinite(estimated.low):
-        return replace(estimated, verdict=CANT_TELL, seeds_needed=-1)
+        return replace(estimated, verdict=CANT_TELL, seeds_needed=-1, seeds_needed_observed=-1)
     narrow = estimate(effects, 1 - 2 * _ALPHA)
     within = -margin < narrow.low and narrow.high < margin
     if estimated.low > 0 or estimated.high < 0:
         verdict = REPRODUCED if sign * estimated.effect > 0 else OPPOSITE
     else:
         verdict = NO_EFFECT if within else CANT_TELL
-    needed = 0
+    needed = observed = 0
     if verdict == CANT_TELL:
         spread = float(np.std(np.asarray(effects, float), ddof=1))
-        needed = seeds_needed(margin / spread, 1 - confidence, estimated.seeds)
-    return replace(estimated, verdict=verdict, seeds_needed=needed, below_margin=within)
+        needed, observed = (
+            seeds_needed(size / spread, 1 - confidence, estimated.seeds)
+            for size in (margin, abs(estimated.effect))
+        )
+    return replace(
+        estimated,
+        verdict=verdict,
+        seeds_needed=needed,
+        seeds_needed_observed=observed,
+        below_margin=within,
+    )
+
+
+def unstable(one: np.ndarray, other: np.ndarray) -> bool:
+    """Whether the mean effects of two scales have different signs and differ at 5%.
+
+    Source: Welch (1947), The generalization of "Student's" problem when several different
+    population variances are involved.
+    """
+    if min(len(one), len(other)) < 2 or one.mean() * other.mean() >= 0:
+        return False
+    from scipy.stats import ttest_ind
+
+    return bool(ttest_ind(one, other, equal_var=False).pvalue < _ALPHA)
 
 
 def seeds_needed(ratio: float, alpha: float, seeds: int) -> int:

@@ -10,6 +10,7 @@ import pytest
 from scipy import stats
 
 from experiments.claims import by_hand
+from experiments.claims.effects import AFTER_ADJUSTMENT
 from experiments.claims.experiment import MeasuredRun, RawNumbers
 from experiments.claims.hypotheses import FIT, PRIMARY, WARM_UP
 from experiments.claims.measure import equal_fit
@@ -20,12 +21,14 @@ from experiments.claims.verdicts import (
     NO_EFFECT,
     NOT_RUN,
     OPPOSITE,
+    PRELIMINARY,
     REPRODUCED,
     SeedEffects,
     decide,
     decide_all,
     estimate,
     seeds_needed,
+    unstable,
 )
 
 PROJECT = Path(__file__).parents[2]
@@ -40,7 +43,8 @@ CLEAR = np.array([1.0, 1.1, 0.9, 1.05, 0.95])
         (-CLEAR, -1, REPRODUCED),
         ((CLEAR - 1) / 10, 1, NO_EFFECT),
         (20 * (CLEAR - 1), 1, CANT_TELL),
-        (CLEAR[:4], 1, NOT_RUN),
+        (CLEAR[:4], 1, PRELIMINARY),
+        (CLEAR[:1], 1, NOT_RUN),
         (np.ones(5), 1, CANT_TELL),
     ],
 )
@@ -125,7 +129,13 @@ def verdicts_of(effects, comparison="primary"):
 def test_a_second_implementation_gives_the_same_verdicts():
     rng, seen = np.random.default_rng(2), set()
     studies = [("small", 0, 5), ("small", 2, 5), ("small", 10, 5), ("small", 40, 5)]
-    studies += [("small", 40, 4), ("small", 10, 8), ("medium", 2, 3), ("medium", 10, 3)]
+    studies += [
+        ("small", 40, 4),
+        ("small", 10, 8),
+        ("medium", 2, 3),
+        ("medium", 10, 5),
+        ("small", 2, 1),
+    ]
     for scale, effect, seeds in studies:
         raw = replace(raw_numbers(rng, effect, seeds), scale=scale)
         verdicts = verdicts_of(effects_of(raw))
@@ -134,7 +144,28 @@ def test_a_second_implementation_gives_the_same_verdicts():
         assert equal == verdicts_of(effects_of(raw), "equal training NLL")
         assert len(verdicts) == (len(PRIMARY) if scale == "small" else 17)
         seen |= set(verdicts.values())
-    assert seen == {REPRODUCED, OPPOSITE, NO_EFFECT, CANT_TELL, NOT_RUN}
+    adjusted = CANT_TELL + AFTER_ADJUSTMENT
+    assert seen == {REPRODUCED, OPPOSITE, NO_EFFECT, CANT_TELL, adjusted, PRELIMINARY, NOT_RUN}
+
+
+@pytest.mark.parametrize("scale", ["small", "medium"])
+def test_every_cell_of_the_page_follows_from_the_raw_numbers(scale):
+    stored = PROJECT / "benchmarks" / "results" / "claims" / f"{scale}.json"
+    assert by_hand.differences(json.loads(stored.read_text())) == []
+
+
+def test_a_wrong_number_of_seeds_on_the_page_is_found(tmp_path, monkeypatch):
+    stored = PROJECT / "benchmarks" / "results" / "claims" / "small.json"
+    page = tmp_path / "claims.md"
+    page.write_text(by_hand.PAGE.read_text("utf-8").replace("| 5/5 |", "| 4/5 |", 1), "utf-8")
+    monkeypatch.setattr(by_hand, "PAGE", page)
+    assert len(by_hand.differences(json.loads(stored.read_text()))) == 1
+
+
+def test_scales_disagree_where_signs_differ_beyond_the_spread():
+    assert unstable(CLEAR, -CLEAR[:3])
+    assert not unstable(CLEAR, CLEAR + 5)
+    assert not unstable(CLEAR - 0.98, 0.98 - CLEAR)
 
 
 def test_a_row_says_so_if_equal_fit_has_another_verdict():
