@@ -65,7 +65,7 @@ class ClaimEffects(vp.Result):
     seeds_needed_observed: np.ndarray = vp.column(
         "Seeds needed, observed",
         "",
-        "power of 80% for an effect as large as the observed one; 0: decided, -1: over 1,000",
+        "power of 80% for an effect equal to the observed one; 0: decided, -1: over 1,000",
     )
     note: vp.Texts = vp.column("Note", "", "such as a different verdict at equal training NLL")
     networks: vp.Texts = vp.column("Networks", "", "test accuracy and training NLL of each")

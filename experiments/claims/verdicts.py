@@ -46,7 +46,7 @@ class Decision:
     # Seeds for a power of 80% for a true effect of the margin; 0: not needed, -1: more
     # than 1,000 or no spread.
     seeds_needed: int = 0
-    seeds_needed_observed: int = 0  # the same, for a true effect as large as the observed one
+    seeds_needed_observed: int = 0  # the same, for a true effect equal to the observed one
     below_margin: bool = False  # whether the 90% interval lies within the margin
 
 
