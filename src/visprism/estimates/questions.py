@@ -25,7 +25,7 @@ class Question:
     all_measures: bool = False  # a model is better only if no measure says otherwise
     first_part: bool = False  # of a model is enough at a glance
     with_number: bool = False  # the words at a glance stand with their number
-    with_subject: bool = False  # the label says of what, such as the size of an attack
+    with_size: bool = False  # the label has the size of an attack, which the quantity states
     better: Literal["", "higher", "lower"] = ""  # as an estimate states; "": a line of words
 
     def __str__(self) -> str:
@@ -100,7 +100,7 @@ ADVERSARIAL = Question(
     "robustness",
     "accuracy under attack",
     "Attacks leave {better} {difference} points more accuracy than {worse}.",
-    with_subject=True,
+    with_size=True,
 )
 NOISE_FREQUENCY = Question(
     "Is the model more sensitive to high- or to low-frequency noise?", "robustness"

@@ -253,8 +253,8 @@ def _label(question: Question, row: Row) -> str:
     label = row.quantity if label == "performance" else label
     if question.of_labels:
         label = label.replace("accuracy", first.outcome)
-    if question.with_subject and first.subject:
-        label = f"{label}, {first.subject}"
+    if question.with_size and row.quantity.startswith(row.measure):
+        label += row.quantity.removeprefix(row.measure)
     return f"{label} ({row.unit_text})" if row.unit else label
 
 

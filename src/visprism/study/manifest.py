@@ -33,7 +33,7 @@ def _origins(study: StudyRecord) -> list[Provenance]:
 def _measured(study: StudyRecord) -> str:
     most = max(origin.images for origin in _origins(study))
     every = most if all(map(_of_training, study.entries)) else offered(study)
-    return f"{every}" if most in (0, every) else f"Up to {most} of {every}"
+    return f"{every}" if most in (0, every) else f"up to {most} of {every}"
 
 
 def _weights_text(study: StudyRecord) -> str:
