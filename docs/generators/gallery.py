@@ -11,6 +11,7 @@ _NEEDS = {
     vp.Needs.FEATURES: "feature maps on a spatial grid",
     vp.Needs.ATTENTION: "attention weights that can be read",
     vp.Needs.TARGETS: "labels of the classes that the model predicts, and trained weights",
+    vp.Needs.OUTCOMES: "targets of the model's task, and trained weights",
     vp.Needs.LABELS: "labels, and trained weights",
     vp.Needs.PIXELS: "the preprocessing of the model, since pixels are changed",
     vp.Needs.GRADIENTS: "a model that can be differentiated",

@@ -66,7 +66,7 @@ def text_classifier(
     else:
         towers = AutoModel.from_pretrained(source)
     towers = towers.eval()
-    tokenizer = AutoTokenizer.from_pretrained(source)
+    tokenizer: Any = AutoTokenizer.from_pretrained(source)
     longest = config.text_config.max_position_embeddings
     tokens = tokenizer(
         [template.format(name) for name in names],
