@@ -85,12 +85,12 @@ def page(browser):
 
 
 def start_study(page, app, title):
-    """The preset of curvature without one of its analyses, long enough to be stopped."""
+    """The preset of the loss without one of its analyses, long enough to be stopped."""
     page.goto(app.address)
     page.wait_for_selector("form[data-ready]")
-    page.check("[value=curvature]")
+    page.check("[name=preset][value=loss]")
     page.click("text=Choose analyses")
-    page.uncheck("input[value=hessian-by-block]")
+    page.uncheck("input[value=sharpness]")
     assert page.locator("[name=preset]:checked").count() == 0
     page.click("text=Uploads and settings")
     page.fill("[name=title]", title)
@@ -104,7 +104,6 @@ def wait_for_state(page, text):
     )
 
 
-@pytest.mark.xfail(strict=False, reason="open: to be mended with the app under load")
 def test_the_form_as_it_is_plans_starts_resumes_and_completes(app, page):
     """Nothing is changed: analyses that do not apply are skipped, and nothing fails."""
     page.goto(app.address)
@@ -112,7 +111,7 @@ def test_the_form_as_it_is_plans_starts_resumes_and_completes(app, page):
     page.click("button[type=submit]")
     page.wait_for_selector("#study")
     page.wait_for_selector("#plan-lines pre")  # is visible, beside the button that cancels
-    assert "analyses, about" in page.inner_text("#plan-lines pre")
+    assert "shape-bias" in page.inner_text("#plan-lines pre")
     assert page.is_visible("#cancel")
     page.wait_for_function(
         "() => document.querySelector('#finished ul').textContent.includes('anatomy of')"
@@ -132,7 +131,6 @@ def test_the_form_as_it_is_plans_starts_resumes_and_completes(app, page):
     page.wait_for_selector("#studies .headline >> text=accuracy (%)")
 
 
-@pytest.mark.xfail(strict=False, reason="open: to be mended with the app under load")
 def test_studies_outlive_their_server_and_processes_do_not(app, page):
     page.goto(app.address)
     page.wait_for_selector("form[data-ready]")
@@ -338,7 +336,6 @@ def test_options_show_the_values_of_the_effort_until_they_are_changed(app, page)
     assert shown == {e: str(by_effort.get(e, 10)) for e in shown}
 
 
-@pytest.mark.xfail(strict=False, reason="open: to be mended with the app under load")
 def test_many_models_are_drawn_at_any_two_quantities(page, tmp_path):
     deep = {f"depth {n}": vp.load_model(f"vit_pico_patch4_32?depth={n}") for n in range(1, 5)}
     models = deep | {"few tokens": vp.load_model("vit_pico_patch4_32?depth=5&patch_size=8")}
@@ -352,10 +349,13 @@ def test_many_models_are_drawn_at_any_two_quantities(page, tmp_path):
         across.select_option(label=quantity)
         assert page.locator("#scatter svg").get_attribute("aria-label").endswith(quantity)
         circles = page.locator("#scatter circle").all()
-        places[quantity] = [float(circle.get_attribute("cx")) for circle in circles]
-        assert len(places[quantity]) == 5
-        assert len(set(places[quantity])) == 5
-    assert places["Parameters"] != places["MACs per image"]  # few tokens: few MACs
+        across_of = {
+            circle.text_content().partition(": ")[0]: float(circle.get_attribute("cx"))
+            for circle in circles
+        }
+        places[quantity] = [across_of[name] for name in models]
+    assert places["Parameters"] == sorted(places["Parameters"])  # deeper ones are larger
+    assert places["MACs per image"] != sorted(places["MACs per image"])
 
 
 def _wait_for_the_end_of(children):

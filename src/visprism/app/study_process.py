@@ -54,8 +54,13 @@ def _settle() -> None:
 
 
 def _end_with_input() -> None:
-    """End this process as Ctrl-C does once the server closes the input, or is gone."""
-    sys.stdin.read()
+    """End this process as Ctrl-C does once the server closes the input, or is gone.
+
+    It reads the descriptor: a thread in ``sys.stdin.read`` holds a lock that a forked process,
+    which closes ``sys.stdin`` as it begins, would wait for without end.
+    """
+    while os.read(sys.stdin.fileno(), 4096):
+        pass
     os.kill(os.getpid(), signal.SIGINT)
 
 

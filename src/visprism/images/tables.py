@@ -207,8 +207,10 @@ def _class_names(
     number = len(names) or targets.max() + 1
     wrong = (targets < 0) | (targets >= number)
     if wrong.any() and (targets != NO_CLASS).any():  # none has a label in some test splits
+        first = targets[wrong][0]
+        given = "a missing label (null or -1)" if first == NO_CLASS else first
         raise InputError(
-            f"labels of {name} must be in 0 ... {number - 1}, got {targets[wrong][0]} and "
+            f"labels of {name} must be in 0 ... {number - 1}, got {given} and "
             f"{wrong.sum() - 1} more"
         )
     return names
