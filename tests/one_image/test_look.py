@@ -121,19 +121,23 @@ def test_grad_cam_of_the_true_class_follows_its_logit(of_vit):
     x = torch.from_numpy(np.array(PICTURE)).permute(2, 0, 1)[None].float() / 255
     kept = []
 
-    def keep(_module, _inputs, out):
-        kept.append(out)
-        out.retain_grad()
+    def keep(_module, inputs):  # the residual stream behind the block
+        kept.append(inputs[0])
+        inputs[0].retain_grad()
 
-    number = int(cam.block.split(".")[1])
-    handle = model.blocks[number].register_forward_hook(keep)
+    _, number, part = cam.block.split(".")
+    after = {
+        "attn": lambda n: model.blocks[n].norm2,
+        "mlp": lambda n: [*model.blocks, model.norm][n + 1],
+    }
+    handle = after[part](int(number)).register_forward_pre_hook(keep)
     model((x - 0.5) / 0.25)[0, 3].backward()
     handle.remove()
     a, g = (t[0, 1:].T.reshape(24, 4, 4) for t in (kept[0].detach(), kept[0].grad))
     model.zero_grad(set_to_none=True)
-    if cam.block.endswith("mlp"):
-        expected = (g.mean((1, 2), keepdim=True) * a).sum(0).clamp(min=0)
-        np.testing.assert_allclose(cam.map, expected, atol=1e-5)
+    expected = (g.mean((1, 2), keepdim=True) * a).sum(0).clamp(min=0)
+    np.testing.assert_allclose(cam.map, expected, atol=1e-5)
+    assert np.ptp(cam.map) > 0
 
 
 def test_bisection_finds_the_step_of_a_scan_of_all_steps():
