@@ -10,6 +10,11 @@ READY_DEVICE := .venv-device/.ready
 # for eight seconds.
 export PYTHONDONTWRITEBYTECODE :=
 
+# uv needs a cache, which a home that cannot be written does not hold.
+ifneq ($(shell test -w "$$HOME" && echo writable),writable)
+export UV_NO_CACHE := 1
+endif
+
 .DEFAULT_GOAL := help
 .PHONY: help setup demo docs test exact slow browser device sweep lint format types contracts check clean
 

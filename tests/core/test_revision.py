@@ -1,5 +1,6 @@
 """Laws of the git revision: that of a checkout, with a remark if files differ."""
 
+import shutil
 import subprocess
 
 import pytest
@@ -9,6 +10,9 @@ from visprism.core.provenance import revision
 
 @pytest.fixture
 def checkout(tmp_path):
+    if shutil.which("git") is None:
+        pytest.skip("needs git")
+
     def git(*arguments):
         name = ["-c", "user.name=a", "-c", "user.email=a@b"]
         command = ["git", "-C", str(tmp_path), *name, *arguments]
