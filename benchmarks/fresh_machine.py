@@ -63,10 +63,10 @@ def shell(command: str) -> None:
 
 
 def archive() -> str:
-    """The package archive of this machine."""
+    """The archive of Debian's packages that this machine uses."""
     paths = (Path("/etc/apt/sources.list"), *Path("/etc/apt/sources.list.d").glob("*"))
     text = "\n".join(path.read_text() for path in paths if path.is_file())
-    found = re.search(r"^(?:URIs:|deb) +(?:\[.*\] +)?(\S+)", text, re.MULTILINE)
+    found = re.search(r"^(?:URIs:|deb) +(?:\[.*\] +)?(\S+/debian)/?\s", text, re.MULTILINE)
     if not found:
         sys.exit("no package archive in /etc/apt; name one in sources.list")
     return found[1]
@@ -151,6 +151,8 @@ def main() -> int:
     options = parser.parse_args()
     if os.geteuid():
         sys.exit("root is needed, for chroot")
+    if "VISPRISM_DATA" not in os.environ:
+        sys.exit("VISPRISM_DATA must be the folder of real images, for one of the surroundings")
     options.folder.mkdir(parents=True, exist_ok=True)
     rows = json.loads(RESULTS.read_text()) if RESULTS.exists() else []
     for suite in options.suites:
@@ -158,7 +160,7 @@ def main() -> int:
         for one in SURROUNDINGS:
             if not any(part in f"{one.target} {one.name}" for part in options.only):
                 continue
-            row = attempt(one, system, os.environ.get("VISPRISM_DATA", ""))
+            row = attempt(one, system, os.environ["VISPRISM_DATA"])
             key = ("suite", "name", "target")
             rows = [r for r in rows if any(r[k] != row[k] for k in key)] + [row]
             RESULTS.write_text(json.dumps(rows, indent=1) + "\n")
